@@ -49,7 +49,13 @@ process was suspended.
 
 
 class Clock(Protocol):
-    """A source of time, which determines the pacing of a loop."""
+    """A source of time, which determines the pacing of a loop.
+
+    Attributes:
+        utc_ns: UTC, as Unix time, minus `now` when the clock was made [ns]; None for simulated time.
+    """
+
+    utc_ns: int | None
 
     def now(self) -> int:
         """Return the time [ns]."""
@@ -69,6 +75,7 @@ class WallClock:
     def __init__(self, *, awake: int = SPIN_NS) -> None:
         """Spin for `awake` [ns] before a deadline, but at most for half of the wait: others need the CPU, too."""
         self._awake = awake
+        self.utc_ns: int | None = time.time_ns() - time.monotonic_ns()
         self.beforehand: Callable[[int], object] = lambda deadline: None
         self.meanwhile: Callable[[], object] = lambda: None
 
@@ -100,6 +107,7 @@ class VirtualClock:
         Args:
             pace: Simulated seconds per second of the wall clock; None means as fast as possible.
         """
+        self.utc_ns: int | None = None
         self._now = 0
         self._entered = 0
         self._due: list[tuple[int, int, int, Callable[[], None]]] = []

@@ -138,10 +138,10 @@ class Setpoints:
     """
 
     def __init__(self, of: Mapping[str, Array], joints: Joints, limits: Limits) -> None:
-        """Start without torque; torques are stored in the channels `of` a loop's row, so that no tick copies them."""
+        """Start without torque; the channels `of` a loop's row hold torques and sent rows, so no tick copies them."""
         self.wanted, self.tau = of["tau_wanted"], of["tau"]
         a = len(self.tau)
-        self.sent, self.held = np.zeros((5, a)), np.zeros((4, a))
+        self.sent, self.held = of["sent"], np.zeros((4, a))
         self.values = self.sent.ravel()
         self._desired = of["q_des"], of["v_des"]
         self._asked = bind(Asked(self.wanted, self.held, of["q_des"], joints.q))

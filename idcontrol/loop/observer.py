@@ -152,6 +152,7 @@ class Observer:
         state = sense(message)
         self._telemetry.lap("estimate")
         of = self._telemetry.row.of
+        of["q_machine"][:], of["v_machine"][:] = of["q"], of["v"]
         of["q"][:], of["v"][:] = state.q, state.v
         see(self.joints, of["q"], of["v"])
         if state.forces is not None:

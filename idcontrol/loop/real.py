@@ -101,7 +101,7 @@ class ControlLoop:
         self.endpoint = Endpoint.of_loop(link, parts.wire, numbers)
         self.safety, self.counts, self._progress = Safety(), Counts(), Progress()
         self._cut_since: int | None = None  # the gate has cut the torques of all ticks since then
-        self._telemetry = Telemetry(parts.wire, parts.notes)
+        self._telemetry = Telemetry(parts.wire, parts.notes, clock.utc_ns)
         self.endpoint.inbox.dropped = self.row.of["dropped"]  # counted in the row that is recorded
         self._observer = Observer(parts, policy, self._telemetry, self._timing.late)
         self._setpoints = Setpoints(self.row.of, self._observer.joints, parts.limits)
@@ -199,11 +199,10 @@ class ControlLoop:
             self._cut_since = cycle.woke
         self._post(self.safety.mode)
         telemetry.lap("gate")
-        peer = self.endpoint.newest
         telemetry.describe(
             cycle, self._clock.now(), age, mode=self.safety.mode,
             phase=self.phase if self.safety.mode is Mode.RUNNING else np.nan,
-            faults=faults, cut=cut, peer=np.nan if peer is None else peer.mode,
+            faults=faults, cut=cut, sequence=self.endpoint.outbox.sequence, newest=self.endpoint.newest,
         )  # fmt: skip
 
     def kept(self) -> None:

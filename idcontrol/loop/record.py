@@ -39,17 +39,17 @@ from idcontrol.record.recording import Recorder
 from idcontrol.types import Array, Booleans, Event, Status
 
 EXTRA = (
-    *COURSE, "t_machine", "tau_wanted", "tau_applied", "dropped", "status", "step_us",
-    "drive_error", "temperature", "voltage", "estop",
+    *COURSE, "t_machine", "tau_wanted", "sent", "tau_applied", "accelerometer", "dropped", "status", "step_us",
+    "drive_error", "temperature", "voltage", "estop", "axes", "buttons",
 )  # fmt: skip
 """Channels of the loop's record in addition to the channels of its session."""
 TIMES = tuple(name for name in EXTRA if name.endswith("_us"))
 UNITS = {
-    **dict.fromkeys(TIMES, "us"), "t_machine": "s", "tau_wanted": "N m", "tau_applied": "N m",
-    "temperature": "°C", "voltage": "V",
+    **dict.fromkeys(TIMES, "us"), "utc_s": "s", "t_machine": "s", "tau_wanted": "N m", "tau_applied": "N m",
+    "accelerometer": "m/s²", "temperature": "°C", "voltage": "V",
 }  # fmt: skip
 """Units of the channels in `EXTRA`."""
-WALL_TIME = (*TIMES, "missed", "switches")
+WALL_TIME = (*TIMES, "utc_s", "sequence", "machine_sequence", "echo", "missed", "switches")
 WORST = 5
 """Number of the longest ticks that are reported individually."""
 EVERY_S = 0.01
@@ -137,7 +137,8 @@ class Scribe:
         self._channels, self._machine_channels = channels(wire, session.notes), machine.channels(wire)
         shapes, units = session.channels()
         extra = self._channels | {"t_machine": ()}
-        self._kept = _filled(shapes | {name: extra[name] for name in EXTRA})
+        names = (*EXTRA, "q_machine", "v_machine") if estimated else EXTRA
+        self._kept = _filled(shapes | {name: extra[name] for name in names})
         self._plain = [name for name in self._channels if name in self._kept and name != "t"]
 
         units = {name: unit for name, unit in (units | UNITS).items() if name in self._kept}

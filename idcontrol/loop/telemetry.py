@@ -15,7 +15,7 @@ from idcontrol.kernels.bound import Bound, Form, bind, entry
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.loop.clock import Cycle
-from idcontrol.loop.wire import Drop, Format
+from idcontrol.loop.wire import Datagram, Drop, Format
 from idcontrol.record.channels import ChannelRow, span
 from idcontrol.record.metrics import solver_number
 from idcontrol.types import Array, Booleans, Command, ContactForces, Integers, Reference
@@ -26,15 +26,20 @@ references and commands, the state machine, the gate, sending); pushing the row 
 """
 UNSPENT = dict.fromkeys(PARTS, math.nan)
 COURSE = (
-    "tick", "mode", "phase", "faults", "cut", "machine_mode", "missed", "period_us", "late_us", "age_us", "compute_us",
-    "cpu_us", *(f"{part}_us" for part in PARTS), "switches",
+    "tick", "utc_s", "mode", "phase", "faults", "cut", "machine_mode", "sequence", "machine_sequence", "echo", "missed",
+    "period_us", "late_us", "age_us", "compute_us", "cpu_us", *(f"{part}_us" for part in PARTS), "switches",
 )  # fmt: skip
-"""Scalar channels about the whole tick, stored side by side. `phase` is `idcontrol.loop.life.Phase`; `switches` counts
-how often the system took the CPU away since the previous tick.
+"""Scalar channels about the whole tick, stored side by side. `utc_s` is the Unix time at which the tick began, NaN on a
+simulated clock; `phase` is `idcontrol.loop.life.Phase`. `sequence` numbers the command of the tick, `machine_sequence`
+the newest state, and `echo` the newest command that the machine had then accepted. `switches` counts how often the
+system took the CPU away since the previous tick.
 """
 VERDICT = ("unreachable", "status", "residual", "clipped", "rate_off", "solved_by", "gap_nm", "step_us")
 """Scalar channels about the results of planner and controller, stored side by side."""
 
+
+SENT = ("tau", "q", "v", "kp", "kd")
+"""Rows of a command: feed-forward torques, targets and gains of the drives (`idcontrol.loop.wire`)."""
 
 LIKE: Final[tuple[Any, ...]] = (
     *np.zeros((4, 1)), np.zeros(1, dtype=np.bool_), np.zeros((1, 3)), np.zeros(1, dtype=np.int64), np.zeros((1, 3)),
@@ -47,6 +52,8 @@ NO_FORCES: Final = ContactForces.none()
 def channels(wire: Format, notes: int) -> dict[str, tuple[int, ...]]:
     """Return names and shapes of the channels that record a tick of the loop.
 
+    `sent` has the rows of the command (`SENT`). If the base is estimated, `q` and `v` are the estimate, and `q_machine`
+    and `v_machine` what the machine sent.
     Channels from ``q_des`` on have values only in ticks that call planner and controller.
     """
     joints, feet = (len(wire.torque_limit),), (wire.n_feet, 3)
@@ -54,6 +61,9 @@ def channels(wire: Format, notes: int) -> dict[str, tuple[int, ...]]:
         **dict.fromkeys(COURSE, ()),
         "dropped": (len(Drop),),
         **dict.fromkeys(("tau_wanted", "tau"), joints),
+        "sent": (len(SENT), *joints),
+        "q_machine": wire.state["q"],
+        "v_machine": wire.state["v"],
         **wire.state,
         **dict.fromkeys(("q_des", "v_des", "a_des"), joints),
         "base_ref": (4,),
@@ -97,11 +107,12 @@ class Telemetry:
         spent: Time of each part of the tick [µs]; NaN if the part did not run.
     """
 
-    def __init__(self, wire: Format, notes: int) -> None:
-        """Allocate the row."""
+    def __init__(self, wire: Format, notes: int, utc_ns: int | None = None) -> None:
+        """Allocate the row; `utc_ns` is `Clock.utc_ns`."""
+        self._utc_ns = utc_ns
         layout, self._patch = channels(wire, notes), wire.patch
         self.row = ChannelRow(layout)
-        for name in ("dropped", "tau_wanted", "tau"):
+        for name in ("dropped", "tau_wanted", "tau", "sent"):
             self.row.of[name][:] = 0.0
         self.state = self.row.values[span(layout, tuple(wire.state))]
         self.answer = self.row.values[span(layout, ("q_des",)).start :]
@@ -154,8 +165,9 @@ class Telemetry:
         )  # fmt: skip
 
     def describe(
-        self, cycle: Cycle, now: int, age: int, *, mode: int, phase: float, faults: int, cut: int, peer: float
-    ) -> None:
+        self, cycle: Cycle, now: int, age: int, *, mode: int, phase: float, faults: int, cut: int, sequence: int,
+        newest: Datagram | None,
+    ) -> None:  # fmt: skip
         """Write the summary of the tick at its end.
 
         Args:
@@ -166,11 +178,18 @@ class Telemetry:
             phase: Phase of a running loop (`idcontrol.loop.life.Phase`); otherwise NaN.
             faults: Faults of the tick.
             cut: Limits at which the gate has cut a torque.
-            peer: Mode of the machine; NaN before its first datagram.
+            sequence: Sequence number of the command that was sent last.
+            newest: The newest datagram of the machine; None before the first.
         """
         switches = _switches()
         self._write_course(
-            cycle.index, mode, phase, faults, cut, peer, cycle.missed,
+            cycle.index,
+            np.nan if self._utc_ns is None else 1e-9 * (cycle.woke + self._utc_ns),
+            mode, phase, faults, cut,
+            np.nan if newest is None else newest.mode,
+            sequence,
+            *((np.nan, np.nan) if newest is None else (newest.sequence, newest.echo)),
+            cycle.missed,
             1e-3 * (cycle.woke - self._woke) if self._woke else np.nan,
             1e-3 * (cycle.woke - cycle.due),
             1e-3 * age,

@@ -30,6 +30,8 @@ OF_BASE: Mapping[str, Mapping[Column, str]] = {
 }
 """Channels of a walk about its base, with names and units of their numbers."""
 PER_JOINT = ("q_des", "v_des", "a_des", "tau", "tau_wanted", "tau_applied")
+SENT: Mapping[str, str] = {"tau": "N m", "q": "rad", "v": "rad/s", "kp": "N m/rad", "kd": "N m s/rad"}
+"""The rows of a command to the drives, with their units."""
 PER_FOOT = ("stance", "gap", "slip")
 PER_FOOT_AND_AXIS = ("feet", "feet_des", "force", "force_pred", *SOLES)
 
@@ -58,13 +60,15 @@ def _of_a_walk(channel: str, shape: Sequence[int], unit: str, layout: Layout) ->
     """Return the columns of a channel of a walk; an empty dictionary if the numbers have no names."""
     if channel in PER_JOINT:
         return dict.fromkeys(layout.joints, unit)
+    if channel == "sent":
+        return {(row, joint): of for row, of in SENT.items() for joint in layout.joints}
     if channel in PER_FOOT:
         return dict.fromkeys(layout.feet, unit)
     if channel in PER_FOOT_AND_AXIS:
         return dict.fromkeys(itertools.product(layout.feet, AXES), unit)
-    if channel == "q":
+    if channel in ("q", "q_machine", "q_sensed"):
         return _of_state(shape[0], PLACE, layout.joint_q, layout.joints, "rad")
-    if channel == "v":
+    if channel in ("v", "v_machine", "v_sensed"):
         return _of_state(shape[0], MOTION, layout.joint_v, layout.joints, "rad/s")
     return dict(OF_BASE.get(channel, {}))
 

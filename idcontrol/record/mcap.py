@@ -2,12 +2,14 @@
 
 MCAP (https://mcap.dev) is a container of messages with times. The topic ``/run`` has one JSON message per row of the
 record, with all channels by name and their numbers by names of joints, feet and axes (`idcontrol.record.columns`): a
-curve is ``/run.tau.LF_X_1`` in Foxglove and ``/run/tau/LF_X_1`` in PlotJuggler. Events are messages of Foxglove's
-schema Log at ``/events``; configuration and metrics are attachments.
+curve is ``/run.tau.LF_X_1`` in Foxglove and ``/run/tau/LF_X_1`` in PlotJuggler. The pose of a floating base is at
+``/base``, events are at ``/events``, as messages of Foxglove's schemas PoseInFrame and Log. Configuration and metrics
+are attachments. Times are UTC, so that a log aligns with video and other logs.
 """
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,16 +27,32 @@ ROWS: Final = 1000
 """Number of rows that are converted to Python numbers together."""
 INFO: Final = 2
 """The level of a Log message that is neither a warning nor an error."""
+STAMP: Final = {"type": "object", "properties": {"sec": {"type": "integer"}, "nsec": {"type": "integer"}}}
 LOG: Final = {
     "type": "object",
     "properties": {
-        "timestamp": {"type": "object", "properties": {"sec": {"type": "integer"}, "nsec": {"type": "integer"}}},
+        "timestamp": STAMP,
         "level": {"type": "integer"},
         "message": {"type": "string"},
         "name": {"type": "string"},
     },
 }
 """Foxglove's schema of a log message, without the file and line of a program."""
+POSE: Final = {
+    "type": "object",
+    "properties": {
+        "timestamp": STAMP,
+        "frame_id": {"type": "string"},
+        "pose": {
+            "type": "object",
+            "properties": {
+                part: {"type": "object", "properties": {axis: {"type": "number"} for axis in axes}}
+                for part, axes in (("position", "xyz"), ("orientation", "xyzw"))
+            },
+        },
+    },
+}
+"""Foxglove's schema of a pose in a frame."""
 
 
 def export(run: Run, path: Path) -> int:
@@ -72,13 +90,20 @@ def export(run: Run, path: Path) -> int:
             writer = Writer(file)
             writer.start(profile="", library="idcontrol")
             topic = _topic(writer, "/run", "idcontrol.run", _schema(run, shown))
+            since = _began(run)
             for nanoseconds, row in _rows(run, shown):
+                nanoseconds += since
                 writer.add_message(topic, nanoseconds, msgspec.json.encode(row), nanoseconds)
+            if layout is not None and min(layout.joint_q) == 7:  # the base floats
+                topic = _topic(writer, "/base", "foxglove.PoseInFrame", POSE)
+                for seconds, q in zip(run.arrays["t"].tolist(), run.arrays["q"].tolist(), strict=True):
+                    nanoseconds = since + _nanoseconds(seconds)
+                    writer.add_message(topic, nanoseconds, msgspec.json.encode(_pose(nanoseconds, q)), nanoseconds)
             if run.events:
                 topic = _topic(writer, "/events", "foxglove.Log", LOG)
             for event in run.events:
-                nanoseconds = _nanoseconds(event["t"] or 0.0)
-                writer.add_message(topic, nanoseconds, msgspec.json.encode(_log(event)), nanoseconds)
+                nanoseconds = since + _nanoseconds(event["t"] or 0.0)
+                writer.add_message(topic, nanoseconds, msgspec.json.encode(_log(event, nanoseconds)), nanoseconds)
             for name, facts in (("config.json", run.config), ("metrics.json", run.metrics), ("meta.json", run.meta)):
                 text = json.dumps(jsonable(facts), indent=1).encode()
                 writer.add_attachment(0, 0, name, "application/json", text)
@@ -142,11 +167,37 @@ def _nanoseconds(seconds: float) -> int:
     return round(float(np.clip(seconds, 0.0, 1e9)) * 1e9)
 
 
-def _log(event: dict[str, Any]) -> dict[str, Any]:
-    """Return an event as a message of Foxglove's schema Log."""
-    nanoseconds = _nanoseconds(event["t"] or 0.0)
+def _began(run: Run) -> int:
+    """Return the Unix time of time zero [ns]; 0 if the record has no date."""
+    utc = run.arrays.get("utc_s", np.full(1, np.nan))
+    if len(utc) and np.isfinite(utc[0]):  # a loop on the wall clock
+        return round(1e9 * float(utc[0] - run.arrays["t"][0]))
+    try:
+        return round(1e9 * datetime.datetime.fromisoformat(run.began).timestamp()) if run.began else 0
+    except ValueError:
+        raise InputError(f"{run.folder / 'run.json'}: began={run.began!r} is not a date of ISO 8601") from None
+
+
+def _pose(nanoseconds: int, q: list[float]) -> dict[str, Any]:
+    """Return the pose of the base as a message of Foxglove's schema PoseInFrame."""
     return {
-        "timestamp": {"sec": nanoseconds // 10**9, "nsec": nanoseconds % 10**9},
+        "timestamp": _stamp(nanoseconds),
+        "frame_id": "world",
+        "pose": {
+            "position": dict(zip("xyz", q[:3], strict=True)),
+            "orientation": dict(zip("xyzw", q[3:7], strict=True)),
+        },
+    }
+
+
+def _stamp(nanoseconds: int) -> dict[str, int]:
+    return {"sec": nanoseconds // 10**9, "nsec": nanoseconds % 10**9}
+
+
+def _log(event: dict[str, Any], nanoseconds: int) -> dict[str, Any]:
+    """Return an event at this time as a message of Foxglove's schema Log."""
+    return {
+        "timestamp": _stamp(nanoseconds),
         "level": INFO,
         "message": event["what"] + (f" {json.dumps(event['detail'])}" if event.get("detail") else ""),
         "name": "idcontrol",

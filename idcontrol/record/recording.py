@@ -2,7 +2,7 @@
 
 During a run, its rows go to the append-only ``record.log``. At the end they become files that other tools can open::
 
-    run.json       format, schema, seed, versions, facts about the run (`meta`)       written when the recorder opens
+    run.json       format, schema, seed, start, versions, facts about the run (`meta`)  written when the recorder opens
     config.json    the resolved configuration                                        written when the recorder opens
     record.log     rows so far, in blocks with checksums                             only until the run has ended
     events.jsonl   one line for each event, as it happens                            if there was an event
@@ -16,6 +16,7 @@ Two runs with the same seed give equal bytes in ``arrays.h5``. Wall times always
 from __future__ import annotations
 
 import contextlib
+import datetime
 import importlib.metadata
 import json
 import os
@@ -60,6 +61,7 @@ class Run:
         units: Unit of each channel, as text; "" without a unit.
         meta: Facts about the run that are not in the arrays.
         config: The resolved configuration.
+        began: Start of the recording, UTC, ISO 8601; "" in older records.
         versions: Versions of Python, packages and platform at recording.
         metrics: Metrics computed from the arrays; None if the run was cut off.
         events: Recorded events, oldest first.
@@ -72,6 +74,7 @@ class Run:
     units: dict[str, str]
     meta: dict[str, Any]
     config: dict[str, Any]
+    began: str
     versions: dict[str, str]
     metrics: dict[str, Any] | None
     events: tuple[dict[str, Any], ...]
@@ -195,6 +198,7 @@ class Recorder:
             "format": FORMAT,
             "schema": SCHEMA,
             "seed": config.get("seed"),
+            "began": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
             "versions": versions(),
             "meta": meta,
         }
@@ -349,6 +353,7 @@ def load(folder: str | Path) -> Run:
         units=units,
         meta=run.meta or {},
         config=read_json(folder, "config.json") if within(folder, "config.json") else {},
+        began=run.began or "",
         versions=run.versions or {},
         metrics=metrics,
         events=_read_events(folder),
@@ -465,6 +470,7 @@ class _RunFile(msgspec.Struct, frozen=True):
     """The fields of ``run.json`` in use."""
 
     meta: dict[str, Any] | None = None
+    began: str | None = None
     versions: dict[str, str] | None = None
 
 

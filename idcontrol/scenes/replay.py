@@ -78,8 +78,8 @@ def replay(run: Run, controller: str) -> Replayed:
         tau[row] = ask(state.sealed(), reference).tau
         off = max(off, float(np.abs(reference.q - arrays["q_des"][row]).max()))
     recorded, t = arrays["tau_wanted" if "tau_wanted" in arrays else "tau"], arrays["t"] - arrays["t"][0]
-    # at the handover from standing up, a loop mixes the controller's torques with others
-    since = int(np.searchsorted(t, MIX_S)) if loop else 0
+    # at the handover from standing up, a loop mixes the controller's torques with others; its ticks may be late
+    since = int(np.searchsorted(t, 1.1 * MIX_S)) if loop else 0
     return Replayed(t[since:], tau[since:], recorded[since:], off)
 
 

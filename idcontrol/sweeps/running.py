@@ -195,4 +195,5 @@ def conduct(
             out.rmdir()  # remove the folder, as it has no record
         raise
     used = {name: getattr(config, name) for name in HEADLINE if hasattr(config, name)}
-    return {"experiment": experiment.name, **used, **metrics, "out": str(out)}
+    began = read_json(out, "run.json").get("began")
+    return {"experiment": experiment.name, **used, **metrics, "began": began, "out": str(out)}

@@ -120,7 +120,7 @@ def test_what_does_not_come_and_what_comes_late_is_counted(rig):
     rig.loop.post(Mode.RUNNING, np.zeros(60), rig.now)
     rig.tick(Mode.RUNNING)  # two at once: the newer one is handed on
     assert rig.bridge.count.overtaken == 1
-    rig.loop._outbox.sequence += 3
+    rig.loop.outbox.sequence += 3
     rig.tick(Mode.RUNNING)
     assert rig.bridge.count.lost == 3
     assert rig.bridge.count.put == rig.bridge.count.commands - 1 == 3

@@ -69,6 +69,16 @@ def test_drives_follow_a_reference_as_the_controller_would():
     assert errors[0] < 1.1 * errors[1]
 
 
+def test_the_record_has_the_commands_as_sent_with_their_numbers():
+    rig = driven(duration_s=0.1)
+    sent = sent_in(rig)
+    rows = [row for row in rig.rows if int(row["mode"]) == Mode.RUNNING]
+    np.testing.assert_array_equal([row["sent"] for row in rows], sent)
+    numbers = np.array([[row["sequence"], row["echo"], row["machine_sequence"]] for row in rows])
+    np.testing.assert_array_equal(np.diff(numbers, axis=0), 1.0)
+    assert (numbers[:, 1] < numbers[:, 0]).all()  # the machine has not yet accepted the command of the tick
+
+
 def test_in_a_silence_drives_hold_the_last_command_then_brake():
     rig = driven(duration_s=0.4)
     rig.clock.at(round(0.25e9), lambda: setattr(rig.to_machine, "cut", True))
@@ -154,6 +164,7 @@ finite = st.floats(-1e3, 1e3)
 def test_the_gate_bounds_what_drives_do_at_the_measured_state(last, command, q, v, share, turns):
     joints = Joints(at_q=np.arange(2), circle=np.full(2, turns), at_v=np.arange(2), q=q, v=v)
     of = {"tau_wanted": np.zeros(2), "tau": np.zeros(2), "q_des": np.zeros(2), "v_des": np.zeros(2)}
+    of["sent"] = np.zeros((5, 2))
     setpoints = Setpoints(of, joints, limits())
 
     def torque(rows):
@@ -181,6 +192,7 @@ def test_a_command_within_all_limits_passes_the_gate_to_the_bit():
         at_q=np.arange(2), circle=np.zeros(2, bool), at_v=np.arange(2), q=np.full(2, 0.1), v=np.full(2, 0.3)
     )
     of = {"tau_wanted": np.zeros(2), "tau": np.zeros(2), "q_des": np.zeros(2), "v_des": np.zeros(2)}
+    of["sent"] = np.zeros((5, 2))
     setpoints = Setpoints(of, joints, limits())
     command = np.array([[0.1, 0.2], [0.11, 0.104], [0.3, 0.31], KP, KD])
     setpoints.take(command, np.inf)

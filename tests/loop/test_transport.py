@@ -234,8 +234,8 @@ def test_age_of_an_echo_beyond_memory_is_at_least_what_is_remembered():
 
 def test_an_echo_of_what_was_never_sent_is_not_believed():
     a, b = endpoints()
-    b._outbox.values[:] = 0.0
-    b._link.send(b._outbox.seal(2, 0, 10**6))
+    b.outbox.values[:] = 0.0
+    b._link.send(b.outbox.seal(2, 0, 10**6))
     assert a.poll(MS)
     assert a.age(3 * MS) == 2 * MS
 

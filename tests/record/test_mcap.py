@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
 import json
 
 import numpy as np
@@ -23,6 +25,13 @@ def messages(path, topic):
     return [time for time, _ in pairs], [value for _, value in pairs]
 
 
+def since(run: Run) -> int:
+    """Return the start of a run as Unix time [ns]; it is in the last minutes."""
+    began = datetime.datetime.fromisoformat(run.began)
+    assert abs(datetime.datetime.now(datetime.UTC) - began) < datetime.timedelta(minutes=30)
+    return round(1e9 * began.timestamp())
+
+
 def at(value, name):
     """Return the number with a name of one or two words."""
     for word in (name,) if isinstance(name, str) else name:
@@ -42,7 +51,7 @@ def walk(tmp_path_factory):
 def test_every_number_of_a_walk_is_accessible_by_its_name(walk, tmp_path):
     assert export(walk, tmp_path / "walk.mcap") == 50
     times, rows = messages(tmp_path / "walk.mcap", "/run")
-    assert times == [10**6 * k for k in range(50)]
+    assert times == [since(walk) + 10**6 * k for k in range(50)]
     assert rows[0].keys() == walk.arrays.keys() - {"t"}
     assert {"LF_X_1", "RH_Y_3"} <= rows[0]["tau"].keys()
     assert rows[0]["force"]["LF"].keys() == {"x", "y", "z"}
@@ -90,14 +99,31 @@ def recorded(tmp_path):
 def test_events_are_log_messages_and_numbers_without_name_have_an_index(recorded, tmp_path):
     export(recorded, tmp_path / "run.mcap")
     times, rows = messages(tmp_path / "run.mcap", "/run")
-    assert times == [0, 5 * 10**8, 10**9]
+    start = since(recorded)
+    assert times == [start, start + 5 * 10**8, start + 10**9]
     assert rows[1]["x"] == {"x[0][0]": 1.0, "x[0][1]": None, "x[1][0]": None, "x[1][1]": -1.0}
     times, events = messages(tmp_path / "run.mcap", "/events")
     assert sorted(zip(times, (event["message"] for event in events), strict=True)) == [
-        (0, "a noise"),
-        (75 * 10**7, 'a gust {"m/s": 9}'),
+        (start, "a noise"),
+        (start + 75 * 10**7, 'a gust {"m/s": 9}'),
     ]
-    assert events[1 if times[1] else 0]["timestamp"] == {"sec": 0, "nsec": 75 * 10**7}
+    for time, event in zip(times, events, strict=True):
+        assert event["timestamp"] == {"sec": time // 10**9, "nsec": time % 10**9}
+
+
+def test_the_clock_of_a_loop_dates_its_rows(recorded, tmp_path):
+    began = 1.8e9 + 0.25
+    dated = dataclasses.replace(recorded, arrays=recorded.arrays | {"utc_s": began + recorded.arrays["t"]})
+    export(dated, tmp_path / "run.mcap")
+    times, _ = messages(tmp_path / "run.mcap", "/run")
+    np.testing.assert_allclose(times, 1e9 * (began + recorded.arrays["t"]), rtol=0.0, atol=500.0)  # rounding: 240 ns
+
+
+def test_the_base_of_a_walk_is_a_pose(walk, tmp_path):
+    export(walk, tmp_path / "walk.mcap")
+    _, poses = messages(tmp_path / "walk.mcap", "/base")
+    pose = poses[-1]["pose"]
+    assert [*pose["position"].values(), *pose["orientation"].values()] == walk.arrays["q"][-1, :7].tolist()
 
 
 def test_no_file_is_overwritten_and_none_stays_half_written(recorded, tmp_path, monkeypatch):

@@ -46,7 +46,7 @@ class Endpoint:
 
     def __init__(self, link: Link, inbox: Inbox, outbox: Outbox) -> None:
         """Send and receive over `link`."""
-        self._link, self.inbox, self._outbox = link, inbox, outbox
+        self._link, self.inbox, self.outbox = link, inbox, outbox
         self.newest: Datagram | None = None
         self._heard = self._farewells = 0
         self._sent = [0] * SENT
@@ -70,10 +70,10 @@ class Endpoint:
 
     def post(self, mode: int, values: Array, now: int) -> None:
         """Send `values` with the time stamp `now` [ns]."""
-        self._outbox.values[:] = values
+        self.outbox.values[:] = values
         echo = 0 if self.newest is None else self.newest.sequence
-        data = self._outbox.seal(mode, now, echo)
-        self._sent[self._outbox.sequence % SENT] = now
+        data = self.outbox.seal(mode, now, echo)
+        self._sent[self.outbox.sequence % SENT] = now
         self._link.send(data)
         self._farewells += mode == LAST_MODE
 
@@ -103,7 +103,7 @@ class Endpoint:
         """
         if self.newest is None:
             return 0
-        silence, echo, last = now - self._heard, self.newest.echo, self._outbox.sequence
+        silence, echo, last = now - self._heard, self.newest.echo, self.outbox.sequence
         if echo == 0 or echo > last:
             return silence
         return max(
