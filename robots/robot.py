@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pinocchio as pin
+from msgspec import structs
 
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain, plane
@@ -80,6 +81,16 @@ class Robot:
             limits=self.joint_limits(bare, names),
             actuators=actuators,
         )
+
+    def at_power(self, share: float) -> Robot:
+        """Return the robot with this share of its torque limits and torque rates, for first runs on hardware."""
+        limits = self.description.limits
+        scaled = {
+            table: {joints: share * most for joints, most in getattr(limits, table).items()}
+            for table in ("torque_nm", "torque_rate_nm_s")
+        }
+        description = structs.replace(self.description, limits=structs.replace(limits, **scaled))
+        return replace(self, description=description)
 
     def table_problems(self, names: Sequence[str]) -> list[str]:
         """Return the mistakes in the per-joint tables for the actuated joints `names`, one line each."""

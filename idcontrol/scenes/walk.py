@@ -169,6 +169,7 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         patch: A strip of different friction.
         duration_s: Length of the run.
         rate_hz: Rate of the control loop.
+        power: Share of the robot's torque limits and torque rates, for planner, controller, gate and plant.
         seed: Seed of all random numbers: start, noise, ground.
         preset: Name of the preset.
         planner: ``trot``, or ``paper`` for the paper's original planner with its quirks (only for `links`).
@@ -200,6 +201,7 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     patch: Patch = Patch()
     duration_s: Duration = 30.0
     rate_hz: Rate = 1000.0
+    power: Annotated[float, msgspec.Meta(ge=0.1, le=1.0)] = 1.0
     seed: Seed = 0
     preset: Literal["default", "paper"] = "default"
     planner: Literal["trot", "paper"] = "trot"
@@ -261,7 +263,7 @@ class WalkScene:
             UnknownName: The robot does not exist.
             InputError: The robot cannot walk, or the height map does not exist.
         """
-        robot = robots.load(config.robot)
+        robot = robots.load(config.robot).at_power(config.power)
         if config.planner == "paper" and robot.name != "links":
             raise InputError(f"planner=paper is the original of the robot links; {robot.name} needs planner=trot")
         if config.planner == "paper" and (config.gait.kind != "trot" or config.path.gaits):

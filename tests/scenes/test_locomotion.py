@@ -89,3 +89,11 @@ def test_a_robot_whose_root_frame_is_on_the_ground_walks_to_the_end(tmp_path):
     metrics = record_walk(WalkScene.of(WalkConfig(robot=robot, plant="mujoco", duration_s=1.0)), tmp_path / "run")
     assert metrics["completed"]
     assert metrics["fell_at_s"] is None
+
+
+def test_power_limits_all_torques_to_a_share(tmp_path):
+    """A share of 0.1 does not carry go1, so joints reach their limits."""
+    record_walk(WalkScene.of(WalkConfig(robot="go1", power=0.1, duration_s=0.15)), tmp_path / "run")
+    limit = WalkScene.of(WalkConfig(robot="go1")).robot.system().effort_limit
+    share = np.abs(load(tmp_path / "run").arrays["tau"]) / limit
+    assert share.max() == pytest.approx(0.1, rel=1e-12)
