@@ -1,16 +1,16 @@
-"""Planners: from a command and the measured state to the motion of every joint (planner.md).
+"""Planners: they compute the motion of every joint from a command and the measured state (planner.md).
 
 Each file has one concept, from timing through places to joints:
 
-    gait       when each foot stands and swings                      commands   velocity commands, limited
-    waypoints  a command that follows a list of points               base       where the base should be
+    gait       stance and swing times of each foot                   commands   velocity commands, limited
+    waypoints  a command that follows a list of points               base       reference pose of the base
     momentum   a base that moves with the reaction of swinging legs  feet       footholds, swings, stance anchors
-    legs       kinematics of one leg and its inverse                 measured   where base and feet are
-    joints     from feet to joints                                   push       how feet push a base that sways
+    legs       kinematics of one leg and its inverse                 measured   measured motion of base and feet
+    joints     joint motion from the motion of the feet              push       effect of the feet on a swaying base
     balance    optional righting by the stance legs
-    trot       all of them, once per control period                  packing    all their arrays as one argument
+    trot       all of these, once per control period                 packing    all arrays of a planner as one argument
     paper      the original planner of the paper, for comparison
-    stand      nothing but a pose, for robots with any legs
+    stand      a constant pose, for robots with any legs
 
 For machines under whole-body tasks:
 

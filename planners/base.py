@@ -1,4 +1,4 @@
-"""The reference of the base: level, moved by the command, drawn to a goal by a correction term (planner.md 3.2)."""
+"""The reference of the base: level, moved by the command, corrected towards a goal (planner.md 3.2)."""
 
 from __future__ import annotations
 
@@ -132,7 +132,9 @@ def follow_feet(dt: float, nominal: Array, feet: Array, goal: Array) -> None:  #
 
 @njit(cache=True, inner=True)
 def _push_of(since: float, duty: float) -> tuple[float, float, float]:  # pragma: no cover - compiled
-    """Return double integral, single integral and value of a foot's push minus m g/n; the integrals have mean zero.
+    """Return the double integral, the integral and the value of a foot's push minus m g/n.
+
+    Both integrals have mean zero.
 
     The push is defined in `sway_base`; here its unit is m g/n. `since` is the time since touchdown in cycles, so T²
     times the double integral is a displacement, and T times the single integral is a velocity.
@@ -178,13 +180,13 @@ def sway_base(
     builds: bool,
     base: BaseReference,
 ) -> None:  # pragma: no cover - compiled
-    """Move the reference with the forces of a gait that cannot hold the base level (planner.md 4.5).
+    """Move the reference as the forces of the feet move the base, for gaits that cannot hold it level (planner.md 4.5).
 
     A foot that stands for D T pushes up with ``m g/n · π/(2D) sin πu``, where u is the elapsed share of its stance; the
-    average over a cycle is m g/n. The deviation from m g/n accelerates the base; integrated twice, with mean zero, it
-    is the motion. In addition the base rotates against the swinging legs. The motion builds up within a cycle, before a
-    foot lifts: all feet together can push the base as required, but the first stance feet could not hold it level. It
-    also fades within a cycle.
+    average over a cycle is m g/n. The deviation from m g/n accelerates the base; the motion is its double integral with
+    mean zero. In addition the base rotates against the swinging legs. The motion builds up within a cycle, before any
+    foot lifts: all feet together can set the base in motion, but the first stance feet alone could not hold it level.
+    The motion also fades within a cycle.
 
     Args:
         phase: Time since the gait began, in cycles [-].
@@ -263,8 +265,8 @@ def command_base(
 
     The goal g is the measured pose of a walking robot, or the pose over the feet of a standing robot.
 
-    a_r omits the derivative of the correction k_l (g - x_r): it would feed measured velocities, with their jumps at
-    touchdown, directly into torque. The height follows the mean ground under the feet with critical damping, so that
+    a_r omits the derivative of the correction k_l (g - x_r), since it would pass measured velocities, with their jumps
+    at touchdown, directly into torque. The height follows the mean ground under the feet with critical damping, so that
     steps in the ground move the base smoothly.
 
     Args:

@@ -1,8 +1,8 @@
-"""Steps that catch a pushed machine: its divergent component of motion determines where and when it steps.
+"""Steps that catch a pushed machine; the divergent component of motion determines where and when it steps.
 
 While the zero-moment point p is at rest, the component ξ moves away from it, ``ξ(T) = p + (ξ - p) e^{ωT}``; the machine
-comes to rest if p follows ξ. A machine leans on the edge of its soles if that suffices for p to follow; otherwise it
-steps (Koolen, de Boer, Rebula, Goswami & Pratt 2012, Capturability-based analysis and control of legged locomotion).
+comes to rest if p follows ξ. If p can follow ξ within the soles, the machine leans on their edge; otherwise it steps
+(Koolen, de Boer, Rebula, Goswami & Pratt 2012, Capturability-based analysis and control of legged locomotion).
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ RETURNS_S: Final = 0.4
 STARTS_S: Final = 0.05
 """Time to unload a foot before an unplanned step [s]."""
 HURRY_M_S: Final = 1.0
-"""Price of time in the choice of a step: distance that costs as much as a landing one second sooner [m/s]."""
+"""Cost of time in the choice of a step: landing one second sooner costs as much as this distance [m/s]."""
 SLIGHT_M: Final = 0.002
-"""Part of the divergent component that need not be caught [m]."""
+"""Error of the divergent component that is tolerated [m]."""
 
 
 class Ground(NamedTuple):
-    """What a machine stands on while it takes a step.
+    """The feet and contact points on which a machine stands while it takes a step.
 
     Attributes:
         feet: Positions (x, y, yaw) of the n feet, shape (n, 3).
@@ -57,7 +57,8 @@ class Caught(NamedTuple):
     Attributes:
         steps: The remaining steps, beginning with the step in the air or else the next step.
         plan: The motion.
-        missing: Part of the divergent component beyond `SLIGHT_M` that neither soles nor steps catch [m].
+        missing: Error of the divergent component, beyond `SLIGHT_M`, that remains with all possible leaning and
+            stepping [m].
         effort: Distance by which the next landing moves, plus the cost of landing sooner (`HURRY_M_S`) [m].
     """
 
@@ -77,7 +78,7 @@ def caught(steps: Sequence[Footstep], ground: Ground, walk: Steps, plan: DcmPlan
 
     Args:
         steps: The remaining steps, beginning with the step in the air or else the next step.
-        ground: What the machine stands on.
+        ground: The feet and contact points on which the machine stands.
         walk: Provides the times of a walk and the reach.
         plan: Provides ω.
         t: Now [s].
@@ -96,7 +97,7 @@ def caught(steps: Sequence[Footstep], ground: Ground, walk: Steps, plan: DcmPlan
         gain = weights @ (aside - zmp)[:, 0]
         shift = _allowed(error / gain, timed[0], ground, walk.reach_m)
         missing = float(np.linalg.norm(error - gain * shift))
-        # first counts the missed part of the component, then the shift of the landing and the time gained
+        # compare the missing part of the component first, then the cost of shift and time
         cost = max(missing - SLIGHT_M, 0.0), float(np.linalg.norm(shift)) + HURRY_M_S * (latest - land_s)
         if cost < best:
             best, chosen, free = cost, moved_by(timed, shift), np.flatnonzero(stands).tolist()
@@ -114,7 +115,7 @@ def on_the_spot(walk: Steps, feet: Array, groups: Sequence[tuple[int, ...]], beg
 
 
 def leant(feet: Array, corners: Array, plan: DcmPlan, t: float, com: Motion) -> DcmPlan | None:
-    """Return a motion that brings a standing machine to rest between its feet; None if its soles do not suffice for it.
+    """Return a motion that brings a standing machine to rest without a step; None if its soles are too small for this.
 
     Args:
         feet: Positions (x, y, yaw) of the n feet, shape (n, 3).

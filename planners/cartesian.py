@@ -16,7 +16,7 @@ import pinocchio as pin
 from idcontrol.types import Array
 
 DAMPING = 1e-4
-"""Damping of the least squares, squared [m², rad²]: close to a singularity the hand lags instead of joints becoming
+"""Square of the damping in the least squares [m², rad²]: close to a singularity the hand lags instead of making joints
 fast."""
 
 POSTURE = 0.02
@@ -75,5 +75,5 @@ class InverseKinematics:
         return self._data.oMf[self.frame].copy()
 
     def error(self, pose: pin.SE3) -> float:
-        """Return the distance of the frame from `pose`, as one norm of metres and radians."""
+        """Return the norm of the frame's six errors from `pose`: three in metres, three in radians."""
         return float(np.linalg.norm(pin.log6(self.pose().actInv(pose)).vector))

@@ -118,11 +118,11 @@ class Schedule:
 
 
 DEAD_BAND: Final = 0.05
-"""Deflection below which an axis of a joystick counts as released; sticks at rest report up to 0.02."""
+"""Deflection below which a joystick axis counts as released; sticks at rest report up to 0.02."""
 
 
 class Joystick:
-    """Commands by a joystick; the robot stands while no axis is moved, or without a joystick."""
+    """Commands by a joystick. The robot stands while no axis is moved, and without a joystick."""
 
     def __init__(self, *, speed: float, turn: float) -> None:
         """Set the speeds at the end of an axis: `speed` [m/s] and `turn` [rad/s]."""

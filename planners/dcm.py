@@ -1,7 +1,7 @@
 """Footsteps, and a motion of the centre of mass that stance feet can support.
 
-The divergent component of motion ξ = x + ẋ/ω of a centre of mass x at constant height z, with ω = √(g/z), obeys ``ξ̇ =
-ω (ξ - p)`` where p is the zero-moment point; x follows ξ: ``ẋ = ω (ξ - x)`` (Englsberger, Ott & Albu-Schäffer 2015,
+For a centre of mass x at constant height z, let ω = √(g/z) and p the zero-moment point. The divergent component of
+motion ξ = x + ẋ/ω obeys ``ξ̇ = ω (ξ - p)``, and x follows ξ: ``ẋ = ω (ξ - x)`` (Englsberger, Ott & Albu-Schäffer 2015,
 Three-dimensional bipedal walking control based on divergent component of motion). ξ is unstable forwards in time, so it
 is computed backwards from the end of the walk, as in that paper. Here p moves at constant speed between knots, which
 gives a closed form: over a piece from t0 to t1 with ``ṗ = s``,
@@ -25,7 +25,7 @@ from idcontrol.types import Array
 GRAVITY: Final = 9.81
 """Gravitational acceleration [m/s²]."""
 SETTLE_S: Final = 1.5
-"""Time after the last shift of load in which the centre of mass approaches the middle of the soles [s]."""
+"""Time after the last load transfer in which the centre of mass approaches the middle of the soles [s]."""
 
 
 class Steps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -140,7 +140,7 @@ def footsteps(steps: Steps, feet: Array, groups: Sequence[tuple[int, ...]], begi
 
 
 def zmp_knots(steps: Sequence[Footstep], feet: Array, double_s: float, begin_s: float) -> tuple[Array, Array]:
-    """Place the zero-moment point in the middle of the stance feet, moving there before each step begins.
+    """Place the zero-moment point in the middle of the stance feet; it moves there before each step.
 
     Args:
         steps: The steps.
@@ -163,10 +163,10 @@ def zmp_knots(steps: Sequence[Footstep], feet: Array, double_s: float, begin_s: 
 
 
 def dcm_at_knots(times: Array, zmp: Array, omega: float) -> Array:
-    """Return the divergent component at the knots of a zero-moment point that comes to rest at the last knot [m].
+    """Return the divergent component at the knots; the zero-moment point rests at the last knot [m].
 
-    The result has the shape of `zmp`, (k, ...), and is linear in it: for the identity, row i has the weights of all
-    knots in the component at knot i.
+    The result has the shape (k, ...) of `zmp`, and is linear in `zmp`. For the identity matrix, row i of the result
+    contains the weights of all knots in the component at knot i.
     """
     xi, decay = zmp.copy(), np.exp(-omega * np.diff(times))
     for i in reversed(range(len(decay))):
@@ -178,8 +178,8 @@ def dcm_at_knots(times: Array, zmp: Array, omega: float) -> Array:
 def dcm_plan(times: Array, zmp: Array, omega: float, com: Array, dcm: Array, free: Sequence[int] = (1,)) -> DcmPlan:
     """Return the motion whose zero-moment point passes through knots and rests at the last knot.
 
-    Some knots are moved so that the motion begins with the divergent component `dcm`: to walk off to the left, the
-    zero-moment point first goes to the right.
+    Some knots are moved so that the motion begins with the divergent component `dcm`. For example, before a step to the
+    left the zero-moment point first moves to the right.
 
     Args:
         times: Times of knots, increasing, shape (k,) [s].
@@ -252,7 +252,7 @@ def swing_height(steps: Steps, step: Footstep, t: float) -> tuple[float, float, 
     s = (t - step.lift_s) / T
     if s >= 1.0:
         return -v * (t - step.land_s), -v, 0.0
-    up, down = 64.0 * steps.height_m, v * T  # rates of s³(1-s)³, which is 1/64 in the middle, and of s³(1-s)(4-3s)
+    up, down = 64.0 * steps.height_m, v * T  # derivatives of s³(1-s)³, whose maximum is 1/64, and of s³(1-s)(4-3s)
     rise, landing = s**3 * (1.0 - s) ** 3, s**3 * (1.0 - s) * (4.0 - 3.0 * s)
     d_rise = 3.0 * s**2 * (1.0 - s) ** 2 * (1.0 - 2.0 * s)
     dd_rise = 6.0 * s * (1.0 - s) * (1.0 - 5.0 * s + 5.0 * s**2)

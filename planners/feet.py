@@ -25,11 +25,11 @@ FREEZE = 0.75
 """Share of a swing after which its foothold no longer changes [-]."""
 
 LATE_GAP = 1e-3
-"""Largest height above the expected ground at which a foot that no longer descends counts as landed [m], unless it is
+"""A foot that no longer descends counts as landed up to this height above the expected ground [m], or if it is
 `BLOCKED`."""
 
 BLOCKED = 5e-4
-"""A foot this far above its target [m] is blocked by an obstacle, if it hardly descends (`HELD`)."""
+"""A foot that hardly descends (`HELD`) counts as blocked by an obstacle if it is this far above its target [m]."""
 
 HELD = 0.1
 """Largest descent speed of a blocked foot, as a share of the touchdown speed [-]."""
@@ -38,13 +38,13 @@ LATE_DEPTH = 0.01
 """Depth below the expected ground to which a late foot searches [m]."""
 
 TOUCH_GAP = 2e-4
-"""A foot that stops descending early has landed if it is closer to the expected ground than this [m]."""
+"""A foot that stops descending early counts as landed if it is closer to the expected ground than this [m]."""
 
 SETTLE_S = 0.03
 """Time after touchdown in which a foot measures the height of the ground [s]."""
 
 SETTLING = 5e-3
-"""Time constant of the measurement of the ground's height [s]."""
+"""Time constant for measuring the height of the ground [s]."""
 
 BRAKING = 5e-3
 """Time constant for stopping a foot that slides at landing [s]."""
@@ -153,7 +153,7 @@ class FootPlan(NamedTuple):
 
 @njit(cache=True, inner=True)
 def lifts_too_early(t: float, gait: Gait, timing: Timing, plan: FootPlan) -> bool:  # pragma: no cover - compiled
-    """True if a standing foot is due to lift while a foot that should replace it is still searching for the ground.
+    """True if a standing foot is due to lift, but a foot that should replace it is still searching for the ground.
 
     Args:
         t: Time [s].
@@ -187,8 +187,8 @@ def notice_touchdowns(
     """Switch feet that have touched the ground early to stance, and record each foot's touchdown.
 
     In the last part of its swing, a foot counts as standing once it has stopped descending, either at the expected
-    ground or because it is blocked above its target. Otherwise it would be dragged and pushed against the ground until
-    its planned touchdown. Touchdowns are recorded even after their gait has ended.
+    ground or blocked above its target. Otherwise it would be dragged along the ground and pushed against it until its
+    planned touchdown. Touchdowns are recorded even after the end of their gait.
 
     Args:
         t: Time [s].
@@ -277,7 +277,7 @@ def choose_footholds(
         measured.position[0] - (c * sway[0, 0] - s * sway[0, 1]),
         measured.position[1] - (s * sway[0, 0] + c * sway[0, 1]),
     )
-    # the mass centre of a hanging robot is below its feet: no step can catch it
+    # a hanging robot's centre of mass is below its feet: no step can catch it
     capture_s = CAPTURE_GAIN * math.sqrt(max(nominal.com_height, 0.0) / GRAVITY)
     stance_s = stride.duty[0] * stride.period[0]
     for i in range(timing.stance.shape[0]):
@@ -415,13 +415,13 @@ def move_feet(
 ) -> None:  # pragma: no cover - compiled
     """Advance the planned feet by `dt` (planner.md 4.2, 4.4).
 
-    A standing foot keeps its touchdown point (its anchor), moved by the rolling of its sphere, at its actual height: a
-    foot stands on the ground even if map and sensors disagree. The next step of the foot is planned with the same
-    offset from the map, as sensors with a constant error misplace a foot equally at each touchdown. If the foot slides
-    at landing, its leg stops it within milliseconds. A swinging foot follows the arch plus one quintic per axis from
-    the current plan to the landing point; the quintic is replanned at every call, so its motion is twice continuously
-    differentiable. A foot that is due to land continues downwards at touchdown speed, at most 1 cm, until it stops
-    descending.
+    A standing foot keeps its touchdown point (its anchor), which moves as the sphere of the foot rolls. It keeps its
+    measured height, even if map and sensors disagree. The next step of the foot is planned with the same offset from
+    the map, since a constant sensor error misplaces a foot equally at each touchdown. If the foot slides at landing,
+    its leg stops it within milliseconds. A swinging foot follows the arch plus one quintic per axis from the current
+    plan to the landing point; the quintic is replanned at every call and starts with the current velocity and
+    acceleration. A foot that is due to land continues downwards at touchdown speed until it stops descending, at most 1
+    cm below the expected ground.
 
     Args:
         dt: Time since the last call [s].

@@ -13,7 +13,7 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Booleans
 
 _ROUNDING = 1e-9
-"""Share of a period by which events are advanced, so that a tick at an event belongs to the next phase despite
+"""Share of a period by which events are advanced. A tick exactly at an event then belongs to the next phase despite
 rounding."""
 
 
@@ -52,7 +52,8 @@ class Gait:
         touchdown_speed_m_s: Downward speed of a foot at touchdown [m/s]; a higher speed makes the time of contact more
             certain.
         start_s: Time with all feet standing before the first lift-off [s].
-        sways: True if the base moves with the pushes of the feet (planner.md 4.5), which cannot always hold it level.
+        sways: True if the base moves with the pushes of the feet (planner.md 4.5), because too few feet stand to hold
+            it level.
 
     Raises:
         InputError: A value is out of range.
@@ -67,7 +68,7 @@ class Gait:
     sways: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse parameters with which no robot can walk."""
+        """Check that the parameters permit walking."""
         if not (math.isfinite(self.period_s) and self.period_s > 0.0):
             raise InputError(f"gait period_s is {self.period_s}; it must be positive")
         if not 0.0 < self.duty < 1.0:

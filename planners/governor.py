@@ -8,10 +8,10 @@ within T_sw. Three arguments bound the stride:
                                              the foot rises and sinks fastest, 1.2 u T/T_sw - u and 3.43 H/T_sw upwards
     torque:        |J⁻¹| 5.77 u T/T_sw² ≤ 0.45 q̈_max   the rest of the torque carries the machine
 
-For all three a shorter stance allows higher speed, as in animals: T_sw is constant and T_st shrinks, down to the
+In all three a shorter stance allows higher speed, as in animals: T_sw is constant and T_st shrinks, down to the
 smallest duty with the same minimum number of stance feet. If the joints are too slow for this, the swing is also
-stretched and the step lowered. The turn of a stride is limited because feet swing along a chord, and the acceleration
-in a curve by the limit of the command. If even the best stride cannot follow, v and ω are reduced by the same factor,
+stretched and the step lowered. The turn of a stride is limited because feet swing along a chord. The acceleration in a
+curve is limited by the command's limit. If even the best stride cannot follow, v and ω are reduced by the same factor,
 so that the path keeps its curvature.
 """
 
@@ -34,7 +34,8 @@ QUINTIC_SPEED, QUINTIC_ACCELERATION = 1.875, 5.7735
 """Peak speed and acceleration of a quintic from rest to rest, for unit length and duration [-]: 15/8 and 10/√3."""
 
 RISING_SPEED, RISING_ARCH = 1.2, 3.435
-"""Speed of the quintic when the arch of a swing rises and sinks fastest, and speed of the arch then, in heights H [-].
+"""Speeds at the instant when the arch of a swing rises or sinks fastest: of the quintic, and of the arch in heights H
+[-].
 """
 
 TORQUE_SHARE = 0.45
@@ -47,8 +48,8 @@ MOST_TURN = 0.8
 """Largest turn in a stride [rad]: a foot swings along a chord of its circle, up to 8 % of the radius inside it."""
 
 OVERLAP = 0.02
-"""Minimum overlap of stances as a share of the stride, in addition to the overlap that the number of stance feet
-requires [-]."""
+"""Minimum overlap of stances, in addition to the overlap for the number of stance feet, as a share of the stride
+[-]."""
 
 OWN_LOAD = 1.15
 """Share of the joint speeds up to which the stride of the robot file is kept [-]; `limit_joints` clips short peaks."""
@@ -60,8 +61,8 @@ REACH_SHARE = 0.8
 """Share of a foot's reach that a planned stance covers [-]; capture steps and the lag of the base use the rest."""
 
 STEADY, UNSTEADY = 0.03, 0.15
-"""Tilt of the base in a level gait from which the robot slows down, and from which it stops [rad]. A fast trot may lean
-farther sideways with every step; it recovers when it slows down."""
+"""Tilts of the base in a level gait: above the first the robot slows down, above the second it stops [rad]. A fast trot
+may lean farther sideways with every step; it recovers when it slows down."""
 
 SMOOTHED_S = 0.01
 """Time constant of the average tilt [s]."""
@@ -70,7 +71,7 @@ REGAINED_S = 5.0
 """Time in which a robot regains its speed after a stop for tilt [s]."""
 
 HALVINGS = 12
-"""Number of bisections for a share or a ratio: to one part in four thousand."""
+"""Number of bisections for a share or a ratio; the result is exact to one part in four thousand."""
 
 STRETCHES = 5
 """Number of tried durations of a swing, from the gait's duration to twice as long."""
@@ -116,7 +117,7 @@ class Ability(NamedTuple):
         stroke: Smallest reach of all feet along x and along y, shape (2,) [m]: half-axes of an ellipse.
         speed: Share of a joint's speed limit that a foot velocity of 1 m/s along x, y or z takes, shape (n, 3, 3): leg,
             joint, direction [s/m].
-        speed_at_rim: Largest such share for a foot at the distance `stroke`, same shape [s/m].
+        speed_at_rim: As `speed`, but the largest share for feet at the distance `stroke` from home, same shape [s/m].
         acceleration: Share of a joint's acceleration limit that a foot acceleration of 1 m/s² takes, same shape [s²/m].
         duty: Smallest duty at which the gait has the same minimum number of stance feet, shape (1,) [-]; if it equals
             the gait's duty, the stride never changes.
@@ -133,8 +134,8 @@ class Ability(NamedTuple):
     def of(legs: Legs, home: Array, feet: Array, limits: JointLimits, gait: Gait, weight: float) -> Ability:
         """Probe the legs about their nominal feet.
 
-        A foot reaches a point if the leg is far from stretched and its motors carry the robot, whose weight rests on
-        the minimum number of stance feet.
+        A foot reaches a point if its leg is far from stretched and its motors carry their share of the weight, with the
+        minimum number of stance feet.
 
         Args:
             legs: The legs.
@@ -186,7 +187,7 @@ class Ability(NamedTuple):
 
 @functools.lru_cache(maxsize=64)
 def least_duty(gait: Gait) -> float:
-    """Return the smallest duty with the same minimum number of stance feet; for a gait that sways, its own duty.
+    """Return the smallest duty with the same minimum number of stance feet; a swaying gait keeps its duty.
 
     Results are cached: planners call this within a tick when they change the gait, always for the same few gaits.
     """
@@ -257,7 +258,7 @@ def steady_pace(rotation: Array, dt: float, stride: Stride) -> float:  # pragma:
 def govern(
     target: tuple[float, float, float], acceleration: float, gait: Gait, feet: Array, ability: Ability
 ) -> tuple[float, tuple[float, float, float]]:  # pragma: no cover - compiled
-    """Return the feasible share of a command, and its stride: the nominal stride of the gait if that is sufficient.
+    """Return the feasible share of a command, and its stride; if possible, the nominal stride of the gait.
 
     Args:
         target: The command (v_x, v_y, ω) [m/s, m/s, rad/s].
@@ -299,7 +300,7 @@ def govern(
 def _most_share(
     least: float, swing_s: float, ratio: float, height: float, load: float, strain: Array
 ) -> float:  # pragma: no cover - compiled
-    """Return the largest share of a command that a stride allows, given that it allows the share `least`."""
+    """Return the largest share of a command, at least `least`, that a stride allows."""
     most = 1.0
     if _fits(most, swing_s, ratio, height, load, strain):
         return most
@@ -394,7 +395,7 @@ def _in_the_air(dt: float, timing: Timing) -> bool:  # pragma: no cover - compil
 
 @njit(cache=True, inner=True)
 def within_reach(x: float, y: float, reached: Array) -> float:  # pragma: no cover - compiled
-    """Return the share, at most 1, of a foot's displacement (x, y) [m] that its reach, shape (4,) [m], allows."""
+    """Return the largest share, up to 1, of a displacement (x, y) [m] that is within a foot's reach, shape (4,) [m]."""
     x /= reached[0 if x > 0.0 else 1]
     y /= reached[2 if y > 0.0 else 3]
     far = math.sqrt(x * x + y * y)
@@ -408,8 +409,8 @@ def limit_joints(
     """Write the joint reference: the planned motion, made continuous and within the limits.
 
     Planned angles jump when the plan switches between reference and measured base, or when a foot deviates from its
-    plan. The reference then follows the planned velocity and approaches the plan at 1 rad/s; this extra speed is not
-    part of its velocity. Velocities are means over the period `dt` that ends now, as for a robot with constant
+    plan. The reference then follows the planned velocity and approaches the plan at 1 rad/s; its velocity does not
+    include this additional speed. Velocities are means over the period `dt` that ends now, as for a robot with constant
     acceleration over each period. Feedback on instantaneous velocities would drive the robot ahead of its plan.
 
     Args:

@@ -1,11 +1,11 @@
-"""Grasp feasibility: whether friction and torque limits allow a hand to hold a body throughout a planned motion.
+"""Grasp feasibility: can a hand hold a body throughout a planned motion, within friction and torque limits?
 
 At each instant of the plan the body moves with the hand. This determines all accelerations, hence
 
     J_bᵀ f = (M v̇ + c)_b,        τ = (M v̇ + c)_q - J_qᵀ f,        |f_S| + |f_T| ≤ μ f_N,        |τ| ≤ limit
 
 with friction pyramids as in the rigid contact models; a cone would allow more. A linear program of 3n + 1 variables
-decides whether such forces exist, and which grip they need. The program is solved before any motion.
+decides whether such forces exist, and how much grip is needed. The program is solved before any motion.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MU_PRECISION = 1e-3
 """Relative precision of `least_friction`."""
 
 MU_LARGEST = 100.0
-"""Largest friction that `least_friction` tries: the original program's value for no slip."""
+"""Largest friction coefficient in `least_friction`; the original program used this value for "no slip"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +128,7 @@ def grip_needed(plan: Sequence[GraspLoad], mu: float, fingers: Booleans, limit: 
 def least_friction(plan: Sequence[GraspLoad], grip: float, fingers: Booleans, limit: Array) -> float:
     """Return the smallest friction with which finger torques of at most `grip` hold the body throughout a plan.
 
-    More friction never needs more grip, so bisection applies.
+    With more friction the necessary grip never grows, so bisection applies.
 
     Returns:
         The friction coefficient; inf if none up to `MU_LARGEST` suffices.

@@ -1,15 +1,16 @@
 r"""A grip: internal forces of fingertips on a held body.
 
-Motion and grip are separate. At the finger targets, the tips touch the body. So the motion of all joints can be
-prescribed, and the contact model computes the forces that move the body with the hand. The grip is an *internal* force
-(`internal_force`): forces of the fingertips that balance each other on the body and therefore cause no motion,
+Motion and grip are separate. The finger targets place the tips exactly on the body. The motion of all joints can
+therefore be prescribed, and the contact model computes the forces that move the body with the hand. The grip is an
+*internal* force (`internal_force`): forces of the fingertips that balance each other on the body and therefore cause no
+motion,
 
     G f₀ = 0,        τ₀ = -J_qᵀ f₀,        G = J_bᵀ maps contact forces to their wrench on the body.
 
 Hence a grip can be added to the command of any controller (`GrippingController`). If the controller's forces f lie
 inside the friction cones, so does f + f₀, and each normal force is at least the grip. τ₀ is zero at joints that carry
-the whole hand. A controller that computes contact forces needs the grip only as a margin, as its contact model
-increases the forces with the acceleration of the body.
+the whole hand. A controller that computes contact forces needs the grip only as a margin: its contact model increases
+the forces with the acceleration of the body.
 
 The original program (Zapolsky & Drumwright 2017) put each finger target 0.01 rad inside the box and prescribed the
 closing of all eleven joints. Two rigid fingers cannot close on a rigid box: this inverse dynamics has no solution, and
@@ -53,8 +54,9 @@ class GrippingController:
 
         Args:
             controller: Controller that moves the robot; its sensed forces exclude the grip.
-            system: Hand and held body; not the object that the controller uses.
-            contacts: Detector of the fingertips on `system`; with an infinite margin it lists all fingertips in order.
+            system: Hand and held body; the controller must use a separate object.
+            contacts: Detector of the fingertips on `system`; with an infinite margin, so that it lists all fingertips
+                in order.
             grip: Normal force of each fingertip [N].
         """
         self._controller, self._system, self._contacts, self._grip = controller, system, contacts, grip

@@ -1,8 +1,8 @@
-"""From feet in the world to joints, relative to a base that depends on the phase of each foot (planner.md 5).
+"""Joint motion from the motion of the feet, relative to a base that depends on the phase of each foot (planner.md 5).
 
-Stance feet are mapped through the reference base, so the joint error of a standing leg is the pose error of the base.
-Swinging and late feet are mapped through the measured base, so their joint error is the foot's tracking error. Vectors
-without a suffix are in the world frame, those with ``_B`` in the axes of the base.
+Stance feet are planned relative to the reference base; the joint error of a standing leg is then the pose error of the
+base. Swinging and late feet are planned relative to the measured base; their joint error is then the tracking error of
+the foot. Vectors without a suffix are in the world frame, those with ``_B`` in the axes of the base.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def reach_feet(
     measured: Measured,
     leg_plan: LegPlan,
 ) -> None:  # pragma: no cover - compiled
-    """Compute joint angles that put the feet on their plan, ``p_B = Rᵀ(p - x)``, or as close as they reach.
+    """Compute joint angles that bring the feet to their plan, ``p_B = Rᵀ(p - x)``, or as close to it as they reach.
 
     Args:
         legs: The legs.

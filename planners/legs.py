@@ -5,7 +5,7 @@ position is a product of rotations about fixed lines,
 
     p(q) = e^{[s₁] q₁} e^{[s₂] q₂} e^{[s₃] q₃} p(0),        s_k the line of joint k at q = 0,
 
-so neither the order of joints in a file nor its link frames matter. All vectors are in base axes.
+so the order of joints in a file and its link frames do not matter. All vectors are in base axes.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.types import Array, Integers
 
 REGULARIZATION = 1e-10
-"""ε, added to the diagonal of JᵀJ [m²]: far below the (0.05 m)² of a bent leg, above the rounding error of a stretched
-leg."""
+"""ε, added to the diagonal of JᵀJ [m²]: far below (0.05 m)², as in a bent leg, and above the rounding error in a
+stretched leg."""
 
 IK_TOLERANCE = 1e-10
 """Distance at which a foot position counts as reached [m]."""
@@ -38,11 +38,12 @@ _IK_DAMPING = 100.0
 """Factor on the damping after an iteration without progress."""
 
 _IK_STEP = 0.3
-"""Largest change of a joint angle in one Newton iteration [rad], for which the linear model of a leg is accurate."""
+"""Largest change of a joint angle in one Newton iteration [rad]; for larger changes the linear model of a leg is
+inaccurate."""
 
 STRETCHED = 0.02
-"""A leg is stretched if the smallest singular value of its Jacobian is below this share of the largest [-]: a knee bent
-by less than 0.1 rad. The legs of the included robots have 0.27 to 0.37 at home."""
+"""A leg counts as stretched if the smallest singular value of its Jacobian is below this share of the largest [-], as
+with a knee bent by less than 0.1 rad. In the home poses of the included robots this share is 0.27 to 0.37."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,9 +286,9 @@ def reach(
 ) -> float:  # pragma: no cover - compiled
     """Compute joint angles of one leg that put its foot at `target`, by Newton's method from a first guess.
 
-    Steps are limited to 0.3 rad, and damped more after an iteration without progress (Levenberg-Marquardt). So with an
-    unreachable target, the leg approaches the nearest pose over several calls, and its knee keeps bending in the same
-    direction.
+    Steps are limited to 0.3 rad, and the damping grows after an iteration without progress (Levenberg-Marquardt). If
+    the target is out of reach, the leg therefore approaches the nearest pose over several calls, and its knee keeps its
+    direction of bending.
 
     Args:
         zero: The leg at zero angles.

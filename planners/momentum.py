@@ -1,7 +1,7 @@
-"""A base that moves with the reaction of its swinging legs: constant momentum, not constant speed (planner.md 3.3).
+"""A base that moves with the reaction of swinging legs: constant momentum, not constant speed (planner.md 3.3).
 
-Swinging legs push the base along the ground with several times the force that a friction coefficient of 0.1 can hold.
-So the momentum is prescribed: the planar motion u = (v_x, v_y, ω) of the base solves
+Swinging legs push the base horizontally with several times the friction force at a coefficient of 0.1. The momentum is
+therefore prescribed: the planar motion u = (v_x, v_y, ω) of the base solves
 
     A_g (u, q̇(u)) = h_cmd,        q̇_i(u) = J_i⁻¹ ṗ_i - D_i u,        D_i = J_i⁻¹ [e_x, e_y, e_z × p_i]
 
@@ -96,7 +96,7 @@ def yield_base(
 ) -> None:  # pragma: no cover - compiled
     """Move the base with the reaction of the feet: `momentum_velocity`, then `momentum_acceleration`.
 
-    Bias forces contain gravity, which does not enter the three rows while the base is level.
+    Bias forces contain gravity, but gravity has no effect on the three rows of a level base.
 
     Args:
         legs: The legs.

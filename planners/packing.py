@@ -1,8 +1,8 @@
-"""The arrays and numbers of a planner in one numpy record, a single argument of compiled functions.
+"""Arrays and numbers of a planner in one NumPy record, which compiled functions take as a single argument.
 
 A call from Python costs Numba 0.2 µs per array, and the trot has fifty; one record costs 0.3 µs. A part of the record
-is passed to an inner kernel as one pointer. Kernels read a part's fields by name, so they also accept a `NamedTuple` of
-arrays: tests and single calls need no record.
+is passed to an inner kernel as one pointer. Kernels read the fields of a part by name, so they also accept a
+`NamedTuple` of arrays. Tests and single calls thus need no record.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class _Interpreted:
 
 
 def put(record: Record, name: str, part: Any) -> None:
-    """Overwrite the part `name` of a record with a part of the same fields and shapes."""
+    """Overwrite the part `name` of a record by a part with the same fields and shapes."""
     for key, value in _fields(part).items():
         record[name][key] = value
 
@@ -81,8 +81,9 @@ def dtype_of(part: NamedTuple) -> np.dtype[np.void]:
 def _dtype(layout: tuple[tuple[str, tuple[tuple[str, np.dtype[Any], tuple[int, ...]], ...]], ...]) -> np.dtype[np.void]:
     """Return the dtype of a record; equal records share one object.
 
-    Numba identifies the type of a record immediately if its dtype is a known object; for an equal but separate dtype it
-    compares all fields, 5 µs in every call. Numba has no nested arrays of booleans, so these are bytes.
+    Numba recognizes the type of a record immediately if its dtype is a known object. For an equal but separate dtype
+    object, it compares all fields in every call, which takes 5 µs. Numba has no nested arrays of booleans, so these are
+    bytes.
     """
     return np.dtype(
         [

@@ -2,9 +2,9 @@
 
 Goals are relative to the base, so the planner does not depend on the robot's position. Standing feet integrate the
 commanded velocity open loop. Swinging feet follow cubic splines and ignore the measured velocity. Joint velocities and
-accelerations come from a pseudo-inverse that also demands that the shank does not rotate, and that omits J̇q̇; finally
-the velocity goal is set to zero. A comparison with `trot.TrotPlanner` shows the value of each correction; do not build
-on this planner.
+accelerations come from a pseudo-inverse. It also demands that the shank does not rotate, and omits J̇q̇; finally the
+velocity goal is set to zero. A comparison with `trot.TrotPlanner` shows the value of each correction; do not build on
+this planner.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ LARGEST_ACCELERATION = 500.0
 class OriginalWaypoints:
     """Waypoints by the original rule, for a heading error θ.
 
-    The robot walks ahead with v cos θ and ω = θ, or turns on the spot at full rate if |θ| ≥ π/8, and never slows down.
+    The robot walks ahead at speed v cos θ and turning rate ω = θ; if |θ| ≥ π/8 it turns on the spot at full rate. It
+    never slows down.
 
     Attributes:
         points: All waypoints, shape (n, 2) [m].
@@ -262,8 +263,9 @@ def clamped_spline(
 ) -> tuple[float, float, float]:  # pragma: no cover - compiled
     """Return a C² cubic through four values at equal times, at rest at both ends: value and derivatives at `t`.
 
-    The original also required zero end accelerations: it added two virtual knots at a thousandth of the end intervals
-    and dropped their pieces. This function is the limit of vanishing dropped pieces.
+    The original also required zero accelerations at the ends. For this it added two virtual knots, at a thousandth of
+    the end intervals, and dropped the pieces next to the ends. This function is the limit in which the length of these
+    pieces goes to zero.
 
     Args:
         x0: Value at time 0.

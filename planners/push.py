@@ -1,8 +1,8 @@
 """Effect of the feet of a swaying gait on the base (planner.md 4.5).
 
-The base moves over fixed feet, so legs rotate less than the base, or in the opposite direction. With the centroidal
-momentum matrix A_g (columns of the base, columns of legs), feet p_i and their Jacobians J_i, the momentum of a base
-with twist u over feet with velocities ṗ_i is
+When the base moves over fixed feet, the legs rotate less than the base, or in the opposite direction. With the
+centroidal momentum matrix A_g (columns of the base, columns of legs), feet p_i and their Jacobians J_i, the momentum of
+a base with twist u over feet with velocities ṗ_i is
 
     h = A u + Σ A_g,i J_i⁻¹ ṗ_i,        A = A_g,base - Σ A_g,i J_i⁻¹ [1, -p_i×]
 """
@@ -26,8 +26,8 @@ LEAN: Final = 0.3
 """Minimum tangential force of a foot in a swaying gait, relative to the normal force [-]."""
 
 TURN: Final = 0.13
-"""Amplitude of roll and pitch [rad] above which a foot leans more than `LEAN`, at most towards the centre of mass.
-Joints of 15 rad/s could not follow if the robot rotated much farther during a bound."""
+"""Amplitude of roll and pitch above which the force of a foot leans more than `LEAN`, at most until it points to the
+centre of mass [rad]. If the robot rotated much farther during a bound, joints with 15 rad/s could not follow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,10 @@ class Pushing:
         return Pushing(acceleration=acceleration, leaning=leaning, reaction=-np.linalg.solve(A, swung)[:, 3:])
 
     def push(self, gait: Gait) -> Push:
-        """Return the push of a gait; feet lean far enough to limit the rotation of the base to `TURN`, if possible."""
+        """Return the push of a gait.
+
+        If possible, the forces lean far enough to limit the rotation of the base to `TURN`.
+        """
         D, w = gait.duty, 2.0 * np.pi / gait.period_s
         # amplitude of a half sine at the gait's frequency, 2 cos πD / (1 - 4 D²)
         share = 0.5 * np.pi * (np.sinc(D - 0.5) + np.sinc(D + 0.5)) / w**2

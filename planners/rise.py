@@ -30,8 +30,8 @@ SPARE = 0.9
 BEYOND_RAD = 0.02
 """Tolerance of joint limits for a robot that lies with a joint at its stop [rad]."""
 DEPENDENT: Final = 1e-12
-"""A row of the base's equilibrium is dependent if its remainder, relative to the longest row, is at most this. Feet on
-one line cannot hold the base against a rotation about the line."""
+"""A row of the base's equilibrium counts as dependent if its remainder is at most this, relative to the longest row.
+For example, feet on one line cannot hold the base against a rotation about this line."""
 
 
 class Lair(NamedTuple):
@@ -63,7 +63,7 @@ class Course(NamedTuple):
         legs: The legs.
         radius: Radii of the foot spheres, shape (n,) [m].
         begins: Initial positions of the feet, base axes, shape (n, 3) [m].
-        ends: Final positions without rolling, shape (n, 3) [m].
+        ends: Final positions of the feet without rolling, shape (n, 3) [m].
         rolled: Rolled distances, shape (n, 3) [m].
         angles: Joints of the machine, shape (a,) [rad].
         speeds: Joint velocities of the machine, shape (a,) [rad/s].
@@ -129,7 +129,7 @@ class Rise:
         """Compute the lying and the standing pose.
 
         Args:
-            contacts: The feet on a plane, with their own system: a floating base, legs of three revolute joints.
+            contacts: The feet on a plane, on a separate system: a floating base, legs of three revolute joints.
             feet: The same feet, by name.
             home: Joints of the standing robot, shape (a,) [rad].
             lair: Position of the feet while it lies.
@@ -167,8 +167,8 @@ class Rise:
     def begin(self, joints: Array, *, down: bool) -> None:
         """Begin a motion at `joints`, shape (a,) [rad]: down until the robot lies, or up until it stands.
 
-        The motion up leaves feet in place that are between their home and their lying positions; it brings other feet
-        to the nearest position in this range.
+        During the motion up, feet between their home and their lying position stay in place; all other feet move to the
+        nearest position in this range.
         """
         course = self._course
         course.angles[:], course.q[:] = joints, self._contacts.system.configuration(joints)
@@ -196,8 +196,8 @@ class Rise:
     def problem(self, joints: Array) -> str:
         """Return why a robot at `joints` (a,) [rad] cannot stand up, in one line; "" if it can.
 
-        During the whole motion its joints must be within their limits, its feet must follow their lines, and its motors
-        must carry it.
+        During the whole motion, joints must stay within their limits, feet must follow their lines, and motors must
+        carry the robot.
         """
         system = self._contacts.system
         names, limits, most = system.actuated_names, system.limits, system.effort_limit
@@ -248,7 +248,7 @@ def carrying(contacts: SphereContacts) -> Array:
 
         c_b = J_bᵀ f,   f smallest   =>   τ = c_q - J_qᵀ f
 
-    with gravity c, fully balanced at the base (b), and contact rows J of all `contacts`.
+    with gravity c, which f balances completely at the base (b), and contact rows J of all `contacts`.
     """
     system = contacts.system
     torque: Array = _carry(contacts.detect(np.inf).jacobian, system.bias, system.n_unactuated, HEAP)

@@ -1,4 +1,4 @@
-"""The trot: from a command and the measured state to the motion of every joint (planner.md 2 to 5).
+"""The trot: the motion of every joint from a command and the measured state (planner.md 2 to 5).
 
 A tick is three compiled calls; between them Python calls the command source and the ground.
 """
@@ -384,10 +384,10 @@ class TrotPlanner:
         walks = command.walk and t >= self._parts.stride.begin[0]
         target = (command.v_x, command.v_y, command.omega) if walks else REST
         asked = self.commanded
-        asked[0], asked[1], asked[2] = target  # a slice takes four times as long
+        asked[0], asked[1], asked[2] = target  # assigning a slice would take four times as long
         stops, changes = not self.standing and not command.walk, command.walk and gait is not self._asked
         if changes or t < self._settles:
-            target = REST  # feet that wait for each other would lag
+            target = REST  # feet that waited for each other would lag
         if self._plan_base(record, t, dt, target, stops, changes):
             if gait is not None and changes:
                 self._asked = gait
@@ -398,7 +398,7 @@ class TrotPlanner:
                 self.standing, self._parts.stride.begin[0] = True, math.inf
         self._sample_ground()
         residual = self._plan_joints(record, self._momentum, dt)
-        # read-only bytes; fields of an array without axes are accessed fastest
+        # fields of an array without axes are accessed fastest
         motion = np.ndarray((), self._motion_type, self._motion.tobytes())
         base = motion["base"]
         return Reference(
@@ -418,7 +418,7 @@ class TrotPlanner:
         """Get the command and the gait at time `t` [s], and start the gait of a standing robot on a command to walk."""
         stride, measured = self._parts.stride, self._parts.measured
         if self._halts and not self.command.any() and stride.begin[0] < math.inf == self._rests:
-            self._rests = max(t, stride.begin[0]) + self.gait.period_s  # lets each foot step once more
+            self._rests = max(t, stride.begin[0]) + self.gait.period_s  # each foot steps once more
         command = VelocityCommand(walk=t < self._rests) if self._halts else self._commands(t, measured.position, yaw)
         gait: Gait | None = self._first
         for begin, other in self._changes:
@@ -435,7 +435,7 @@ class TrotPlanner:
     def _relocate(self) -> None:
         """Move the plan of a standing robot (feet and base) to the measured pose, without moving a joint.
 
-        A standing robot may be moved, or its estimate may jump; the correction of the base would then pull it off its
+        If a standing robot is moved, or its estimate jumps, the correction of the base would otherwise pull it off its
         feet.
         """
         base, plan, measured, ground = self.base, self.plan, self._parts.measured, self._parts.ground
@@ -459,7 +459,7 @@ class TrotPlanner:
         parts.push.acceleration[:] = self._pushing.push(gait).acceleration
 
     def _rest(self, least: float) -> float:
-        """Return the time of standing before the next gait, at least `least` [s]; a sway builds up in this time."""
+        """Return the time of standing before the next gait, at least `least`, in which a sway builds up [s]."""
         return max(least, self.gait.period_s) if self.gait.sways else least
 
     def _first_lift(self, gait: Gait) -> tuple[float, ...]:
@@ -534,7 +534,7 @@ def _joint_limits(system: System, legs: Legs, home: Array, speed: Array | None) 
     carried = np.diag(pin.crba(system.model, system.model.createData(), q))
     lower, upper = system.model.lowerPositionLimit[legs.q_index], system.model.upperPositionLimit[legs.q_index]
     return JointLimits(
-        lower=np.where(lower < upper, lower, -np.inf),  # a URDF without limits has 0 and 0
+        lower=np.where(lower < upper, lower, -np.inf),  # a URDF without limits has the limits 0 and 0
         upper=np.where(lower < upper, upper, np.inf),
         speed=speed[legs.actuated],
         acceleration=system.effort_limit[legs.actuated] / carried[legs.v_index],

@@ -28,10 +28,10 @@ A tick of the loop, and its modules
 6. Send and record: `telemetry` is the row of the tick; `ring` passes it to the recorder.
 
 - `clock` - absolute deadlines; missed ticks are counted and skipped. A machine at ``--peer`` has a separate clock, and
-  the ticks follow its states: a tick begins when a state arrives, at most a quarter of a period late, and the rate
-  changes by at most a hundredth. The clock of a loop determines its pacing: `WallClock`, or `VirtualClock` for
-  simulated time, as fast as possible or slowed down to the wall clock. A controller does not see the difference: the
-  nominal period is its `Setup.h`, the measured period is the difference of two `State.t`.
+  the ticks follow its states: a tick begins when a state arrives, at most a quarter of a period from its deadline, and
+  the rate changes by at most one percent. The clock determines the pacing of a loop. `VirtualClock` is simulated time,
+  as fast as possible or slowed down to the wall clock; `WallClock` is real time. A controller sees no difference: its
+  nominal period is `Setup.h`, and the measured period is the difference of two `State.t`.
 - `session` - the planner, controller and plant of an experiment; `jobs`, `plant_process`, `record` - the processes.
 - `own` - planners and estimators of users, for ``--planner`` and ``--estimator``.
 - `rehearsal` - a tick in advance, for warm caches. `realtime` - privileges of the operating system.

@@ -1,7 +1,7 @@
 """Clocks, and the cycles of a fixed-rate loop.
 
-Deadlines are absolute: cycle k is due at ``epoch + k·period``, so lateness never adds up. A cycle that is too late is
-counted and skipped; two cycles are never closer than half a period.
+Deadlines are absolute: cycle k is due at ``epoch + k·period``, so lateness never adds up. Cycles that cannot start in
+time are counted and skipped; two cycles are never closer than half a period.
 
 If the machine has a separate clock, the cycles follow its datagrams. A cycle begins as soon as a datagram arrives close
 to the deadline, and the next deadline moves towards that time by a small amount per period. The loop thus keeps its
@@ -20,17 +20,17 @@ NS = 1_000_000_000
 """Nanoseconds in a second."""
 
 SPIN_NS = 60_000
-"""Length of the last part of a wait, in which the process spins [ns]: a sleep may end late by this much, since Linux
-rounds up by 50 µs.
+"""Length of the last part of a wait, in which the process spins [ns]. A sleep may end late by this much, since Linux
+rounds it up by 50 µs.
 """
 
 AWAKE_NS = 300_000
-"""Length of the last part of a wait, in which a loop spins so that its CPU is awake [ns]. Immediately after a sleep, in
-which the CPU halts or runs other processes, a tick takes longer (in a virtual machine its p99 and p99.9 by a tenth).
+"""Length of the last part of a wait, in which a loop spins to keep its CPU awake [ns]. During a sleep the CPU halts or
+runs other processes, and a tick immediately afterwards takes longer (in a virtual machine, p99 and p99.9 by a tenth).
 """
 
 PATIENCE = 0.25
-"""Largest distance from its deadline at which a cycle may begin with a datagram, in periods."""
+"""Largest distance between a cycle's deadline and the datagram with which the cycle begins, in periods."""
 
 GAIN = 0.05
 """Fraction of the distance between a datagram and the deadline by which the next deadline moves. The deadline converges
@@ -38,8 +38,9 @@ within about 20 cycles, and the jitter of single datagrams is averaged.
 """
 
 LARGEST_SHIFT = 0.01
-"""Largest change of the deadline per cycle, in periods. Quartz clocks differ by a ten-thousandth, and a difference of a
-whole period is corrected in 100 cycles; the rate remains exact to within this value.
+"""Largest change of the deadline per cycle, in periods. It exceeds the difference between quartz clocks, a
+ten-thousandth. A difference of a whole period is corrected in 100 cycles, and the rate never deviates by more than this
+value.
 """
 
 JUMP_NS = 1 * NS
@@ -68,12 +69,12 @@ class WallClock:
     """The machine's monotonic clock: sleeps, then spins.
 
     Attributes:
-        beforehand: Called with the deadline once in each wait, when the clock begins to spin.
+        beforehand: Called once in each wait, with the deadline, when the clock begins to spin.
         meanwhile: Called repeatedly while the clock spins; either call may prolong the wait.
     """
 
     def __init__(self, *, awake: int = SPIN_NS) -> None:
-        """Spin for `awake` [ns] before a deadline, but at most for half of the wait: others need the CPU, too."""
+        """Spin for `awake` [ns] before a deadline, but at most for half of the wait: other processes need the CPU."""
         self._awake = awake
         self.utc_ns: int | None = time.time_ns() - time.monotonic_ns()
         self.beforehand: Callable[[int], object] = lambda deadline: None
@@ -97,8 +98,8 @@ class WallClock:
 class VirtualClock:
     """Simulated time, which moves only in `sleep_until`, `spend` and `jump`.
 
-    Other events (of a plant, of a delayed datagram) are registered by `every` or `at` and happen in the order of time
-    while the loop waits. The same calls give the same times, so runs are reproducible.
+    Other events, e.g. of a plant or a delayed datagram, are registered by `every` or `at`, and happen in chronological
+    order while the loop waits. The same calls give the same times, so runs are reproducible.
     """
 
     def __init__(self, *, pace: float | None = None) -> None:
@@ -182,8 +183,8 @@ class Pacer:
         Args:
             clock: The clock.
             period: Time between two cycles [ns].
-            heard: Waits for a datagram until a deadline [ns], and returns True if a datagram came; the cycles follow
-                the datagrams. None means that cycles follow only the clock.
+            heard: Waits for a datagram until a deadline [ns], and returns True if a datagram came. Cycles follow these
+                datagrams; with None they follow only the clock.
         """
         self._clock, self._period, self._heard = clock, period, heard
         self._due: int | None = None
@@ -212,8 +213,8 @@ class Pacer:
     def _follow(self, heard: Callable[[int], bool], due: int, opens: int) -> int:
         """Wait for the datagram of a cycle that may begin from the time `opens` on; return the shift of the deadline.
 
-        If a datagram comes before that time, the cycle waits for a newer one, at most until its deadline. A machine
-        that sends more than once per period sends a newer one in time.
+        If a datagram comes before that time, the cycle waits for a newer datagram, at most until its deadline: a
+        machine that sends more than once per period sends a newer datagram in time.
         """
         clock, came = self._clock, None
         while clock.now() < opens and heard(opens):

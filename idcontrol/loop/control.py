@@ -22,7 +22,7 @@ from idcontrol.types import Status
 class Hung(BaseException):
     """Planner or controller did not return in time.
 
-    It is no `Exception`, so an ``except Exception`` in user code does not catch it.
+    The class is not derived from `Exception`, so ``except Exception`` in user code does not catch it.
     """
 
 
@@ -30,13 +30,13 @@ class Guard:
     """Guarded calls of user code, which may raise any exception or never return."""
 
     def __init__(self, counts: Counts, hang_s: float | None) -> None:
-        """Store the first error in `counts`; SIGALRM interrupts a call after `hang_s` [s]. None disables the alarm."""
+        """Store the first error in `counts`; SIGALRM interrupts a call after `hang_s` [s]; None disables the alarm."""
         self._counts, self._hang_s, self._calling = counts, hang_s, False
 
     def __call__(self, call: Callable[[], Fault]) -> Fault:
-        """Make the call; return the fault that it returns, or `RAISED` or `HUNG` if it does not return."""
-        # An alarm may come at any moment while `_calling`, so it is caught around everything that happens then. The
-        # alarm stays set between two ticks, which saves a system call: the next tick sets it again.
+        """Make the call; return its fault, or `RAISED` or `HUNG` if it does not return."""
+        # An alarm may come at any moment while `_calling`, so the try block contains all code of that time. The alarm
+        # stays set between two ticks, which saves a system call: the next tick sets it again.
         try:
             try:
                 if self._hang_s is not None:
@@ -92,7 +92,10 @@ class Control:
         self.restart()
 
     def warm(self, calls: int) -> None:
-        """Call planner and controller on the present state, so that their code is compiled, loaded and in caches."""
+        """Call planner and controller with the present state.
+
+        Afterwards their code is compiled, loaded and in the CPU's caches.
+        """
         state, parts = self._observer.state, self._parts
         assert state is not None
         for _ in range(calls):
@@ -150,7 +153,7 @@ class Control:
         if parts.notes:
             of["notes"][:] = parts.planner.notes()
         if command.status == Status.FAILED:
-            return Fault.FAILED  # under the zero torque of a failed command a robot would sink: the last torque holds
+            return Fault.FAILED  # with the zero torque of a failed command a robot would sink: the last torque holds
         driven = np.ascontiguousarray(command.driven, dtype=np.float64)
         fault = self._setpoints.take(driven, self._policy.tracking)
         if command.status == Status.FALLBACK and fault is not Fault.NOT_FINITE:

@@ -1,7 +1,8 @@
 """The setpoints of the drives. One compiled call adopts them from a command, another passes them through the gate.
 
-`idcontrol.loop.safety.admit` is the gate of torques. For drives the gate predicts, at the measured state, the torque
-``tau + kp (q_des - q) + kd (v_des - v)`` of a new command and that of the last command, and admits the change.
+`idcontrol.loop.safety.admit` is the gate of torques. For drives the gate computes, at the measured state, the torques
+``tau + kp (q_des - q) + kd (v_des - v)`` of the new and of the last command, and limits the change from one to the
+other.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from idcontrol.types import Array
 
 
 class Asked(NamedTuple):
-    """The arrays that store a command, and the positions that are compared.
+    """The arrays that store a command, and the positions for the distance from the reference.
 
     Attributes:
         wanted: Torques, shape (a,) [N m].
@@ -40,7 +41,7 @@ def take(bound: Bound, command: Array) -> tuple[bool, float]:  # pragma: no cove
     """Adopt the setpoints of a command, shape (a,) or (5 a,), if they are finite.
 
     Returns:
-        True if the setpoints are finite; the largest distance of a joint from its reference.
+        True if the setpoints are finite, and the largest distance of a joint from its reference [rad].
     """
     asked: Asked = bound.borrowed
     for x in command:
@@ -91,9 +92,9 @@ def feedback(joints: Joints, sent: Array, j: int) -> float:  # pragma: no cover 
 def let_through(bound: Bound, drives: bool, share: float, dt: float) -> int:  # pragma: no cover - compiled
     """Admit the setpoints of a `Gate`: torques, and with `drives` also positions, velocities and gains.
 
-    The `share` also scales the gains. The rate limit applies to the change that the new command makes at the measured
-    state; the bound on gains limits the drives' reaction to motion. To reduce a torque, the gate changes its
-    feed-forward part.
+    The `share` also scales the gains. The rate limit applies to the torque change between the last and the new command
+    at the measured state. The bound on gains limits the drives' reaction to motion. To reduce a torque, the gate
+    changes its feed-forward part.
     """
     gate: Gate = bound.borrowed
     joints, sent, tau = gate.joints, gate.sent, gate.tau
@@ -160,7 +161,7 @@ class Setpoints:
         return Fault.ASTRAY if off > tracking else Fault.NONE
 
     def follow(self, rows: Array, tracking: float) -> Fault:
-        """Adopt rows for the drives, shape (5, a), whose positions and velocities are also the reference."""
+        """Adopt rows for the drives, shape (5, a); their positions and velocities are also the reference."""
         self._desired[0][:], self._desired[1][:] = rows[1], rows[2]
         return self.take(rows, tracking)
 

@@ -57,8 +57,8 @@ class RecordJob(msgspec.Struct, frozen=True, kw_only=True):
         period: Period of the loop [ns].
         ring: File descriptor of the loop's telemetry.
         machine_ring: File descriptor of the plant's telemetry; None if the machine is not a plant of this loop.
-        reports: True if changes of mode, phase and faults are printed on standard error.
-        attended: True if an operator is asked, on standard error, for the words that arm and recover the loop.
+        reports: True to print changes of mode, phase and faults on standard error.
+        attended: True to ask an operator, on standard error, for the words that arm and recover the loop.
     """
 
     target: str
@@ -93,7 +93,7 @@ class ViewJob(msgspec.Struct, frozen=True, kw_only=True):
 def encode(job: msgspec.Struct) -> bytes:
     """Return a job as one line of JSON.
 
-    Infinite values are kept (friction may be infinite), although msgspec's encoder refuses them.
+    Infinite values are allowed, because friction may be infinite; msgspec's encoder would refuse them.
     """
     return json.dumps(msgspec.to_builtins(job)).encode() + b"\n"
 
@@ -106,8 +106,8 @@ def decode(line: str, kind: type[Job]) -> Job:
 def start(module: str, job: msgspec.Struct, descriptors: Sequence[int]) -> subprocess.Popen[bytes]:
     """Run `module` in a separate process and write a job to its standard input, which stays open.
 
-    The process gets a separate session: Ctrl-C on the terminal then reaches only the loop, which ends the process
-    cleanly.
+    The process runs in a separate session of the operating system. Ctrl-C on the terminal therefore reaches only the
+    loop, which ends the process cleanly.
     """
     process = subprocess.Popen(
         processes.command(module),

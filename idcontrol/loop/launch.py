@@ -48,13 +48,13 @@ from idcontrol.record.channels import width
 from idcontrol.types import State
 
 RING_S = 10.0
-"""Length of the rings [s], and largest lag of the recorder."""
+"""Length of the rings [s]; also the largest lag of the recorder."""
 CONNECT_S = 60.0
 """Time within which the machine must send its first state [s]; a first start compiles its kernels."""
 ENDING_S = 10.0
 """Time limit for the end of the machine [s]."""
 WRITING_S = 30.0
-"""Time limit for the recorder to write and evaluate a run, in addition to the length of the run [s]."""
+"""Time limit for the recorder to write and evaluate a run, to which the length of the run is added [s]."""
 REHEARSAL_S = 0.6
 """Length of the rehearsal [s]: more than one step, so that every kernel is compiled and loaded before the first tick.
 """
@@ -68,20 +68,20 @@ class LoopSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         pacing: ``real`` is the wall clock. In process only: ``fast`` is simulated time as fast as possible,
             ``simulated`` is simulated time slowed down to the wall clock.
         bind: Address at which to listen for UDP, HOST:PORT; null means a free port of loopback.
-        peer: Address of the machine, HOST:PORT over UDP, whose states the ticks follow; null starts a plant in a
-            separate process.
+        peer: Address of the machine, HOST:PORT over UDP; the ticks follow its states. null starts a plant in a separate
+            process.
         joints: Order of the joints of the machine at `peer`, one of `orders` in the robot file; null means the order of
             the model.
         plant_rate_hz: Rate of the plant; null means the rate of the loop.
-        plant_silence_s: Silence of the loop after which the plant brakes; null means 20 periods of the loop or the
-            plant, whichever is slower, and at least 20 ms (`patience`).
-        start: Initial pose of the plant; a robot whose file has no lying pose stands.
+        plant_silence_s: Silence of the loop after which the plant brakes; null means 20 times the longer of both
+            periods, and at least 20 ms (`patience`).
+        start: Initial pose of the plant; a robot without a lying pose in its file always stands.
         arm: True arms the machine at `peer` as soon as it is ready. If False, the operator types ``arm`` at the
             terminal, and ``recover`` after braking. A plant that the loop starts is always armed automatically.
-        policy: Faults that the loop tolerates, and for how long.
+        policy: For each fault, how long the loop tolerates it, and the reaction.
         sensing: How the loop senses the machine's state.
         planner: Place of your planner, ``file.py:Class`` (`idcontrol.loop.own`); null takes the experiment's planner.
-        estimator: Place of your estimator, called on the readings that `sensing` leaves; null for none.
+        estimator: Place of your estimator, called with the readings after `sensing`; null for none.
     """
 
     transport: Literal["shared", "udp", "inprocess"] = "shared"
@@ -100,7 +100,7 @@ class LoopSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def estimates(self) -> bool:
-        """True if the state of planner and controller is an estimate of the base."""
+        """True if planner and controller get an estimated state of the base."""
         return self.sensing.base == "estimated" or self.estimator is not None
 
 
@@ -144,12 +144,12 @@ def run(
         except IdControlError as error:
             if not stop.moving:
                 raise
-            # after the first tick the user's input cannot be the only cause
+            # after the first tick, an `InputError` must not look like an error in the user's input
             raise RuntimeError(f"after the first tick: {error}") from error
 
 
 def _check(settings: LoopSettings, viewer: Viewer | None) -> None:
-    """Refuse settings that contradict each other.
+    """Check that settings do not contradict each other.
 
     Raises:
         InputError: Settings contradict each other.
@@ -214,7 +214,7 @@ class _Work:
         )
 
     def _sense(self) -> Callable[[], Sense] | None:
-        """Return a function that makes a `Sense`; None if the loop uses the received states unchanged."""
+        """Return a function that creates a `Sense`; None if the loop uses received states unchanged."""
 
         def make() -> Sense | None:
             place, start = self.settings.estimator, self.session.start
@@ -307,7 +307,7 @@ class _Work:
             return self._among(children, Ring(memory, row_width), machine_fd)
         finally:
             for child in children:
-                child.kill()  # no effect on a process that has ended
+                child.kill()  # has no effect on a process that has ended
                 child.communicate()
 
     def _show(self, viewer: Viewer, ring_fd: int) -> subprocess.Popen[bytes]:
@@ -321,7 +321,7 @@ class _Work:
         return process
 
     def _rehearse(self, parts: Parts) -> State:
-        """Plan, control and simulate for a short time: planner and controller must raise errors before anything moves.
+        """Plan, control and simulate for a short time, so that errors in user code appear before anything moves.
 
         Returns:
             The state of the simulated machine at the end.
@@ -348,12 +348,18 @@ class _Work:
 
     @property
     def _foreign(self) -> bool:
-        """True if the controller is from a user's file, which may not support copies or a second instance."""
+        """True if the controller is from a user's file.
+
+        Such a controller may not support copies or a second instance.
+        """
         return ":" in self.name
 
     @property
     def _rehearses(self) -> bool:
-        """True if a second instance of all parts runs between the ticks; users' parts may not support it."""
+        """True if a second instance of all parts runs between the ticks.
+
+        Parts from users may not support a second instance.
+        """
         return not (self._foreign or self.settings.planner or self.settings.estimator)
 
     @property
@@ -367,7 +373,7 @@ class _Work:
     def _among(self, children: list[subprocess.Popen[bytes]], ring: Ring, machine_fd: int | None) -> dict[str, Any]:
         """Run the loop with its child processes, the recorder first; add the plant's process; return the metrics."""
         recorder, stop, attended = children[0], self.stop, self.attended
-        # a machine that was not started by this loop draws its session number itself
+        # a machine that was not started by this loop draws its own session number
         other = secrets.randbits(32) if self.settings.peer is None else None
         numbers = SessionNumbers(own=secrets.randbits(32), other=other)
         link, plant = self._connect(machine_fd, numbers)
@@ -403,7 +409,7 @@ class _Work:
         return self._metrics(recorder, self._ending(loop, granted, **taken), (clock.now() - began) / NS, braked)
 
     def _prepare(self, loop: ControlLoop, clock: WallClock, *, rehearse: bool) -> None:
-        """Rehearse once, and before each tick if `rehearse`; a loop that follows datagrams sleeps between ticks."""
+        """Rehearse once and, if `rehearse`, before each tick; a loop that follows datagrams sleeps between ticks."""
         self.stop.on_alarm = loop.on_alarm
         if not rehearse:
             self._rehearse(self.parts)
@@ -546,8 +552,8 @@ def _listening(loop: ControlLoop, link: Link, clock: Clock) -> Callable[[int], b
 class Terminal:
     """Reads the operator's words from a terminal.
 
-    Input typed before a mode was entered is discarded: a key pressed too early must not move the machine. The recorder
-    prints the questions, because a terminal that is stopped (Ctrl-S) would hold up the process that writes to it.
+    Input from before a mode was entered is discarded: a key pressed too early must not move the machine. The recorder,
+    not the loop, prints the questions: a terminal stopped by Ctrl-S blocks the process that writes to it.
     """
 
     def __init__(self, file: int) -> None:
@@ -555,7 +561,7 @@ class Terminal:
         self._file, self._mode = file, Mode.IDLE
 
     def __call__(self, mode: Mode) -> bool:
-        """Return True if the operator has typed the word that leaves this mode, since it was entered."""
+        """Return True if the operator has typed the word that leaves this mode after it was entered."""
         word = record.WORDS.get(mode)
         if mode is not self._mode:
             self._mode = mode

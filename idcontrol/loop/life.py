@@ -5,9 +5,9 @@
     standing_up ──up──> working ──end──> halting ──feet at rest──> lying_down ──carried by its body──> (stopped)
          └──────────────────────────────end──────────────────────────↑
 
-While the machine stands up or lies down, the drives hold the joints to a path (`idcontrol.planners.rise.Rise`), with
-the torques that carry the machine as feedforward; the controller is not called. At a handover between path and
-controller their commands are mixed, so that no torque jumps.
+While the machine stands up or lies down, the drives track a path of the joints (`idcontrol.planners.rise.Rise`). The
+torques that carry the machine are their feed-forward torques; the controller is not called. At a handover between path
+and controller, their commands are mixed so that no torque jumps.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array
 
 UP_S, LOAD_S = 2.0, 0.5
-"""Duration of the longest path; time in which the feet take over the load, or release it [s]."""
+"""Duration of the longest path, and time in which the feet are loaded or unloaded [s]."""
 LEAST_S = 0.3
 """Minimum duration of a path [s]."""
 MIX_S = 0.1
@@ -76,12 +76,12 @@ class Way(Protocol):
         """Length of this path, as a fraction of the longest path."""
 
     def __call__(self, share: float, rate: float = 0.0) -> OnTheWay:
-        """Return the joints at the fraction `share` of the path; the fraction grows at `rate` [1/s]."""
+        """Return the joints at the fraction `share` of the path, which grows at `rate` [1/s]."""
 
 
 @runtime_checkable
 class Halting(Protocol):
-    """A planner that can be brought to rest, with its feet at positions from which the machine can lie down."""
+    """A planner that can come to rest with the feet at positions from which the machine can lie down."""
 
     @property
     def halted(self) -> bool:
@@ -142,18 +142,18 @@ class Life:
             phase: The phase.
             t: Time [s].
             joints: Positions of the joints, shape (a,) [rad].
-            before: The last command, shape (5, a), which is mixed with the next commands.
+            before: The last command, shape (5, a), to be mixed with the next commands.
         """
         self.phase, self._since = phase, t
         self._before[:] = before
         if phase in ON_THE_WAY:
             way = self._between.way
             way.begin(joints, down=phase is Phase.LYING_DOWN)
-            # a machine that already stands has loaded feet
+            # the feet of a standing machine already carry its load
             self._duration, self._load = max(LEAST_S, UP_S * way.share), LOAD_S * way.share
 
     def over(self, t: float) -> bool:
-        """Return True if the duration of a path, or of coming to rest, is over."""
+        """Return True if the time for the path, or for coming to rest, is over."""
         return t - self._since >= (HALT_S if self.phase is Phase.HALTING else self._duration + self._load)
 
     def on_the_way(self, t: float) -> Array:
@@ -187,9 +187,9 @@ def smooth(u: float) -> tuple[float, float]:
 
 @njit(cache=True, error_model="numpy")
 def mix(before: Array, after: Array, share: float) -> None:  # pragma: no cover - compiled
-    """Overwrite `after` with the command whose drives give ``(1 - s) τ_before + s τ_after`` in every state.
+    """Overwrite `after` with a command for which the drives apply ``(1 - s) τ_before + s τ_after`` in every state.
 
-    The gains are the mixed gains; positions and velocities are means weighted with these gains.
+    Gains are mixed in the same ratio; positions and velocities are means, weighted with the gains.
 
     Args:
         before: Rows tau, q, v, kp, kd, shape (5, a).

@@ -2,10 +2,9 @@
 
 The machine is held still (a robot on its stand, its brakes closed) until the loop runs for the first time. It applies
 the newest command until a newer command comes, and sends its state in every tick. When commands stop, it brakes its
-joints until they rest; as long as the silence is tolerated, drives hold the positions of an impedance command.
-Simulated time stops while the process is not running, so that CPU time lost to other processes is not charged to the
-controller. The machine stops if the plant leaves all bounds (`Format.state_range`), e.g. under an unstable controller,
-because no brake helps then.
+joints until they rest; until then, drives hold the positions of the last impedance command. Simulated time stands still
+while the process is not running, so CPU time taken by other processes does not disturb the controller. The machine
+stops if the plant leaves all bounds (`Format.state_range`), e.g. under an unstable controller: braking would not help.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from idcontrol.types import Array, ContactForces, Plant, State
 
 GRAVITY = np.array([0.0, 0.0, -9.81])
 WATCHDOG: Final = Policy(damp_s=3.0)
-"""Policy of a machine: it brakes for at most 3 s. A standing robot has sunk to the ground half a second after braking
-begins."""
+"""Policy of a machine: it brakes for at most 3 s. A standing robot sinks to the ground within half a second of
+braking."""
 COURSE = ("t", "mode", "faults", "silence_us", "step_us", "late_us", "missed")
 """Scalar channels about the tick, stored side by side."""
 
@@ -104,7 +103,7 @@ class Machine:
         self.safety = Safety()
         self.row = ChannelRow(channels(wire))
         self.row.of["dropped"][:] = 0.0
-        self.endpoint.inbox.dropped = self.row.of["dropped"]  # counted in the row that is recorded
+        self.endpoint.inbox.dropped = self.row.of["dropped"]  # counters are views of the recorded row
         self._write_course = self.row.writer(COURSE)
         self._values = np.zeros(wire.state_values)
         self.health: Array = np.full(wire.health_values, NOT_MEASURED)
@@ -157,7 +156,7 @@ class Machine:
         applied: Array | None = None
         if mode is Mode.RUNNING and command is not None:
             rows = command.reshape(5, -1)
-            tau = rows[0]  # within the limits, because the inbox drops other commands
+            tau = rows[0]  # within the limits: the inbox drops all other commands
             if rows[3:].any():
                 q, v = self._system.joint_positions(before.q), self._system.joint_velocities(before.v)
                 errors = self._system.position_errors(rows[1], q)
@@ -168,7 +167,7 @@ class Machine:
             tau = np.zeros_like(limits.torque)
         try:
             after = self._plant.step(tau if applied is None else applied, self._dt)
-        except (ArithmeticError, np.linalg.LinAlgError):  # numbers have left the range of floating point
+        except (ArithmeticError, np.linalg.LinAlgError):  # a number has overflowed
             self._lost = True
             return self._motion
         state = State(t=before.t + self._dt, q=after.q, v=after.v, forces=self._feet(self._plant.contact_forces()))
@@ -205,7 +204,7 @@ def follow(
     stop: bool = False,
     lost: bool = False,
 ) -> tuple[Safety, Fault]:
-    """Advance the state machine of a machine, which follows its loop; return the new state and the faults.
+    """Advance the state machine of a machine that follows its loop; return the new state and the faults.
 
     Args:
         safety: State before.

@@ -1,4 +1,7 @@
-"""Shared memory without a name: a child process inherits its file descriptor; it is freed when its last user ends."""
+"""Shared memory without a name.
+
+A child process inherits its file descriptor; the memory is freed when its last user ends.
+"""
 
 from __future__ import annotations
 

@@ -20,11 +20,11 @@ class Observer:
     """Last messages and state of the machine.
 
     Attributes:
-        datagram: The last datagram that was read; None before the first.
+        datagram: The last datagram that was read; None before the first datagram.
         faults: Faults of that datagram.
-        message: The last message that was used; None before the first.
+        message: The last message that was used; None before the first message.
         advanced: Time at which the machine's clock last advanced [ns].
-        state: State for planner and controller, from the message or estimated; None before the first.
+        state: State for planner and controller, from the message or estimated; None before the first message.
         joints: Positions and velocities of the joints in that state.
     """
 
@@ -77,7 +77,7 @@ class Observer:
         """Read a state and judge it.
 
         Args:
-            datagram: The state, which is not used if it is implausible.
+            datagram: The state; it is not used if it is implausible.
             now: Time [ns].
             running: True if torques flow, so that joints cannot jump.
             working: True if planner and controller are called, so that the state is estimated.
@@ -104,7 +104,7 @@ class Observer:
         self.faults = Fault(flags) if flags else Fault.NONE
 
     def warm(self) -> State:
-        """Estimate once with a separate estimator, so that all code is compiled; return the estimate."""
+        """Estimate once with a separate estimator to compile all code; return the estimate."""
         assert self.message is not None
         make, state = self._parts.sense, self.message.state
         if make is not None:
@@ -117,14 +117,14 @@ class Observer:
     def renew(self) -> None:
         """Replace a used estimator by a new estimator.
 
-        Call this before the loop is armed: making an estimator takes 0.1 s, and the machine's messages are old
-        afterwards.
+        Call this before the loop is armed: creating an estimator takes 0.1 s, after which the machine's messages are
+        old.
         """
         if self._used and self._parts.sense is not None:
             self._sense, self._used = self._parts.sense(), False
 
     def begin_work(self) -> None:
-        """Define the time of the last message as time zero, and estimate its state."""
+        """Set time zero to the time of the last message, and estimate its state."""
         assert self.message is not None
         state = self.message.state
         self._epoch, self._heard.t[0] = self._epoch + state.t, np.nan

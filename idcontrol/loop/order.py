@@ -39,7 +39,7 @@ class Translation(NamedTuple):
     command: Affine
     """Map from a command in the loop's order to a command for the machine."""
     joints: float
-    """Number that stands for the machine's order of joints (`idcontrol.loop.wire.names_number`)."""
+    """Checksum of the machine's order of joints (`idcontrol.loop.wire.names_number`)."""
 
 
 def translation(order: MachineOrder, system: System, feet: tuple[str, ...], wire: Format) -> Translation:

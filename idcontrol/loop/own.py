@@ -1,8 +1,8 @@
 """Planners and estimators of users in a loop, by place: ``file.py:Class`` or ``package.module:Class``.
 
-The classes are made like users' controllers (`idcontrol.config.places`): from (robot, mu, rate), from one
-`idcontrol.controllers.Setup`, or from nothing. A loop calls them within its ticks, so a call that takes longer than a
-period delays a command; a slower planner belongs into a process of its own.
+The classes are constructed like users' controllers (`idcontrol.config.places`): with (robot, mu, rate), with one
+`idcontrol.controllers.Setup`, or without arguments. A loop calls them within its ticks, so a call that takes longer
+than a period delays a command. A slower planner needs a separate process.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Planner(Protocol):
     """A user's planner.
 
     With an attribute `rate_hz` [Hz], a planner is called at this rate and returns targets for `idcontrol.mpc.Socket`.
-    Without it, the planner is called in every period and returns a `Reference`. Its attribute `tasks`, if any, lists
+    Without this attribute, it is called in every period and returns a `Reference`. An optional attribute `tasks` lists
     tasks for the controller. If it has ``halt()`` and ``halted``, the loop lets it come to rest before the robot lies
     down (`idcontrol.loop.life.Halting`).
     """
@@ -75,7 +75,7 @@ class SocketPlanner:
     """
 
     def __init__(self, name: str, planner: Any, setup: Setup, notes: int) -> None:
-        """Connect the planner called `name`; it notes nothing in the `notes` values of the record.
+        """Connect the planner called `name`; the `notes` values of the record stay NaN.
 
         Raises:
             InputError: The rate of the planner is unusable, or the robot has no socket.
@@ -101,7 +101,7 @@ class SocketPlanner:
         """Return the reference at ``state.t``.
 
         Raises:
-            InputError: The planner returns something else than its protocol says.
+            InputError: The planner's result has a different type than `Planner` demands.
         """
         if self._socket is None or self._every is None:
             reference = self._planner(state)
@@ -109,7 +109,7 @@ class SocketPlanner:
                 raise self._wrong(reference, "an idcontrol.types.Reference; with rate_hz, targets")
         else:
             if state.t >= self._next - 1e-9:
-                self._next = max(self._next, state.t - 0.5 * self._every) + self._every  # calls missed stay missed
+                self._next = max(self._next, state.t - 0.5 * self._every) + self._every  # missed calls are lost
                 self._send(self._socket, self._planner(state))
             reference = self._socket(state)
         self._stance = reference.stance
@@ -134,12 +134,12 @@ class SocketPlanner:
         getattr(self._planner, "halt", lambda: None)()
 
     def notes(self) -> Array:
-        """Return NaN for each value that planners of the experiment note."""
+        """Return NaN for each value that the experiment's planners record."""
         return self._notes
 
 
 class PacedEstimator:
-    """A user's estimator, called at its own rate."""
+    """A user's estimator, called at its `rate_hz`."""
 
     def __init__(self, name: str, estimator: Any, setup: Setup, start: State) -> None:
         """Restart the estimator called `name` at `start`.

@@ -1,8 +1,8 @@
 """A plant in a separate process, instead of the hardware.
 
 The process reads a job (one line of JSON) from its standard input and then ticks at its rate until it has stopped. It
-stops on request, after braking because commands stopped (`idcontrol.loop.machine`), or, while the plant is still held,
-because the process that started it has ended.
+stops on request, or after braking because commands stopped (`idcontrol.loop.machine`). While the plant is still held,
+it also stops when the process that started it ends.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from idcontrol.types import Plant, State
 HASTE = 10.0
 """Speed at which a plant is moved up and down to warm its code, as a multiple of the speed in a loop."""
 WARM_STEPS = 20
-"""Steps before the first tick, so that all code is compiled, loaded and in caches."""
+"""Number of steps before the first tick, to compile and load all code and to fill the CPU's caches."""
 
 
 def warm(plant: Plant, session: Session, start: State, dt: float) -> None:
-    """Step `plant` with joints at their limits, from `start`, and up and down once, so that all code is compiled.
+    """Step `plant` with joints at their limits, from `start`, and up and down once, to compile all code.
 
     Afterwards the plant must be reset.
     """
@@ -63,7 +63,7 @@ def warm(plant: Plant, session: Session, start: State, dt: float) -> None:
 def main() -> int:
     """Run the plant of a job."""
     job = decode(sys.stdin.readline(), PlantJob)
-    np.seterr(all="ignore")  # values that are not finite are a fault of the tick
+    np.seterr(all="ignore")  # a value that is not finite is a fault of its tick, not an error of NumPy
     session, dt = resolve(job.target, job.config), job.period / NS
     wire = wire_format(session)
     shared = None if job.shared is None else attach(job.shared)

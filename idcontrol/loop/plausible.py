@@ -23,7 +23,7 @@ velocities over a few ms."""
 
 
 class Heard(NamedTuple):
-    """The last plausible state of the joints and the base's orientation, overwritten by the next one.
+    """The last plausible state of the joints and the base's orientation; the next plausible state overwrites it.
 
     The coordinates are the joints, followed by the base's rotation about its three axes.
     """
@@ -58,7 +58,7 @@ class Trust(NamedTuple):
 
 
 def nothing(joints: int) -> Heard:
-    """Return the memory of `joints` joints before their first state."""
+    """Return an empty memory for `joints` joints, as before their first state."""
     v, off, still, way = np.zeros((4, joints + 3))
     return Heard(t=np.full(1, np.nan), q=np.zeros(joints), turned=np.zeros(4), v=v, off=off, still=still, way=way)
 
@@ -87,7 +87,7 @@ def travel(heard: Heard, circle: Booleans, q: Array, turned: Array) -> Array:  #
 
 @njit(cache=True, inner=True, error_model="numpy")
 def frozen(heard: Heard, trust: Trust, i: int, moved: float, v: float, after: float) -> bool:  # pragma: no cover
-    """True if coordinate i has stood still for too long for its velocity v; also update `still` and `way`."""
+    """True if coordinate i has stood still for longer than its velocity v permits; also update `still` and `way`."""
     if moved == 0.0 and abs(v) > trust.speed:
         heard.still[i] += after
         heard.way[i] += v * after
@@ -103,10 +103,10 @@ def believable(
     """True if a machine may be in this state at time t; then overwrite `heard`.
 
     A coordinate moves by the integral of its velocity, within `Trust.jump`; the differences of several states add up
-    and decay over `SETTLE_S`. The limit grows with the time between two states, in which the velocity may have changed,
-    but not with the velocity: a wrong velocity is as implausible as a wrong position. An implausible state is not
-    stored: a single state therefore does no harm, and a lasting offset stays implausible. The first state is accepted,
-    also after the machine's clock went back; that is a separate fault.
+    and decay over `SETTLE_S`. The limit grows with the time between two states, because the velocity may change in
+    between. It does not grow with the velocity: a wrong velocity is as implausible as a wrong position. An implausible
+    state is not stored, so a single wrong state does no harm, and a lasting offset stays implausible. The first state
+    is accepted. So is the first state after the machine's clock went back, which is a separate fault.
 
     Args:
         heard: The last plausible state.
@@ -155,18 +155,18 @@ def off_unit(quaternion: Array) -> float:  # pragma: no cover - compiled
 
 
 class Drives(NamedTuple):
-    """What the drives were sent, and what they did, shape (a,) each; the first three are views.
+    """Torques sent to the drives and torques applied by the drives, shape (a,) each; the first three arrays are views.
 
     Attributes:
         sent: Torques that were sent last [N m].
         applied: Torques that the drives report [N m].
         reference: Reference positions of the joints [rad or m]; NaN if there are none.
         most: Largest difference between a sent and an applied torque [N m].
-        low: Lower end of the range of the torques sent lately [N m].
+        low: Lower end of the range of recently sent torques [N m].
         high: Upper end of this range [N m].
         still: Time for which position and velocity of each joint have been bitwise constant [s].
-        sent_before: Torques sent before that time [N m].
-        reference_before: Reference positions before that time [rad or m].
+        sent_before: Torques sent before the joint stood still [N m].
+        reference_before: Reference positions before the joint stood still [rad or m].
     """
 
     sent: Array
@@ -182,10 +182,12 @@ class Drives(NamedTuple):
 
 @njit(cache=True, inner=True, error_model="numpy")
 def obeys(drives: Drives, after: float) -> bool:  # pragma: no cover - compiled
-    """True if all drives applied the torques that were sent lately; also update their range after the time `after`.
+    """True if all drives applied the torques sent recently.
+
+    Also update the range of these torques, `after` seconds later.
 
     The ends of the range approach the newest torque within `SETTLE_S`, which is longer than transport and drives take.
-    Without a last state (`after` is NaN), the range is the newest torque.
+    Without a last state (`after` is NaN), the range contains only the newest torque.
     """
     share, obey = after / (after + SETTLE_S) if after >= 0.0 else 1.0, True
     for j in range(drives.sent.shape[0]):
@@ -201,8 +203,8 @@ def obeys(drives: Drives, after: float) -> bool:  # pragma: no cover - compiled
 def moves(heard: Heard, drives: Drives, trust: Trust, q: Array, v: Array, after: float) -> bool:  # pragma: no cover
     """True unless a joint stands still to the last bit although its torque and its reference have changed.
 
-    No sensor that works reads twice the same position and velocity of a joint that its drive moves; a joint that is
-    held, or whose encoder is coarse, may, but not while it is driven elsewhere.
+    A working sensor never reads the same position and velocity of a moving joint twice. For a held joint, or with a
+    coarse encoder, it may, but not while torque and reference drive the joint elsewhere.
     """
     moving = True
     for j in range(q.shape[0]):
@@ -243,7 +245,7 @@ UNIT: Final = 1e-3
 
 @njit(cache=True, inner=True)
 def ailing(health: Health, bearable: Bearable) -> int:  # pragma: no cover - compiled
-    """Return the faults of drives and supply, a sum of `Fault`; values that are not measured (NaN) cause no fault."""
+    """Return the faults of drives and supply as a sum of `Fault`; values that are not measured (NaN) cause no fault."""
     faults = 0
     for i in range(health.drive_error.shape[0]):
         if health.drive_error[i] > 0.0 or health.drive_error[i] < 0.0:
@@ -329,13 +331,13 @@ class Judge(NamedTuple):
 
 @njit(cache=True, error_model="numpy")
 def judge(bound: Bound, values: Array, t: float, fresh: bool) -> int:  # pragma: no cover - compiled
-    """Return the faults of a state, a sum of `Fault`; record its values, and its joints if it can be used.
+    """Return the faults of a state as a sum of `Fault`; record its values and, if it can be used, its joints.
 
     Args:
         bound: A `Judge`.
         values: The values of the state.
         t: Time of the state [s].
-        fresh: True if joints may be anywhere, whatever the last state was.
+        fresh: True to ignore the last state: joints may be anywhere.
     """
     by: Judge = bound.borrowed
     assign(by.values, values)

@@ -27,10 +27,11 @@ from idcontrol.record.channels import ChannelRow
 from idcontrol.types import Array
 
 WARM_TICKS = 20
-"""Calls of planner and controller before the first tick, so that all code is compiled, loaded and in caches."""
+"""Number of calls of planner and controller before the first tick, to compile and load all code and to fill the CPU's
+caches."""
 
 UNABLE: Final = Cut.RATE | Cut.TORQUE | Cut.GAIN | Cut.TARGET
-"""Cuts of commands that the motors could not follow."""
+"""Limits whose cuts mean that the motors could not follow the command."""
 
 
 class Timing(NamedTuple):
@@ -49,7 +50,7 @@ class Progress:
     """Progress of a loop since it was armed.
 
     Attributes:
-        since: Start of the time within which torques must begin [ns]; None before the first tick.
+        since: Start of the interval in which torques must begin [ns]; None before the first tick.
         first: Number of the first tick of work; None before that tick.
         ending: True once the work must end.
     """
@@ -100,9 +101,9 @@ class ControlLoop:
         self._timing = Timing(period, duration, policy.late_ns(period / NS))
         self.endpoint = Endpoint.of_loop(link, parts.wire, numbers)
         self.safety, self.counts, self._progress = Safety(), Counts(), Progress()
-        self._cut_since: int | None = None  # the gate has cut the torques of all ticks since then
+        self._cut_since: int | None = None  # the gate has cut torques in every tick since this time
         self._telemetry = Telemetry(parts.wire, parts.notes, clock.utc_ns)
-        self.endpoint.inbox.dropped = self.row.of["dropped"]  # counted in the row that is recorded
+        self.endpoint.inbox.dropped = self.row.of["dropped"]  # counters are views of the recorded row
         self._observer = Observer(parts, policy, self._telemetry, self._timing.late)
         self._setpoints = Setpoints(self.row.of, self._observer.joints, parts.limits)
         guard = Guard(self.counts, policy.hang_s if interrupt else None)
@@ -126,7 +127,9 @@ class ControlLoop:
         return Phase.WORKING if self._life is None else self._life.phase
 
     def connect(self, timeout_s: float, alive: Callable[[], bool] = lambda: True) -> bool:
-        """Wait for the machine's first state, and warm up planner and controller on it; return False if no state came.
+        """Wait for the machine's first state, and warm up planner and controller with it.
+
+        Return False if no state came.
 
         Args:
             timeout_s: Time to wait [s].
@@ -149,7 +152,7 @@ class ControlLoop:
         return True
 
     def leave(self) -> None:
-        """Announce to a waiting machine that the loop has stopped; only before the first tick."""
+        """Announce to a waiting machine that the loop has stopped; call this only before the first tick."""
         self._setpoints.clear()
         self._post(Mode.STOPPED)
 
@@ -162,9 +165,9 @@ class ControlLoop:
 
         Args:
             cycle: The period that begins.
-            end: True if the end is requested.
-            act: True if the operator acted. This arms a ready loop; it makes a braked loop ready again if the machine
-                rests and there is no fault.
+            end: True to request the end.
+            act: True if the operator has typed the word for this mode. It arms a ready loop; it makes a braked loop
+                ready again if the machine rests and there is no fault.
             faults: Faults that the loop cannot detect itself, e.g. of its recorder.
         """
         telemetry = self._telemetry
@@ -206,7 +209,7 @@ class ControlLoop:
         )  # fmt: skip
 
     def kept(self) -> None:
-        """Measure the time of recording the row of the last tick."""
+        """Measure how long recording the row of the last tick took."""
         self._telemetry.lap("record")
 
     def _listen(self, cycle: Cycle) -> Fault:
@@ -220,7 +223,7 @@ class ControlLoop:
         return observer.faults if fresh or not running else Fault.NONE
 
     def _judge(self, cycle: Cycle, age: int) -> Fault:
-        """Return the faults of clocks and of the conversation; `age` is the age of the newest datagram [ns]."""
+        """Return the faults of clocks and conversation; `age` is the age of the newest datagram [ns]."""
         faults, mode, newest = Fault.NONE, self.safety.mode, self.endpoint.newest
         if age > self._timing.late:
             faults |= Fault.SILENT
@@ -236,7 +239,10 @@ class ControlLoop:
         return faults
 
     def _command(self, cycle: Cycle, faults: Fault, *, end: bool) -> tuple[Fault, bool, bool, bool]:
-        """Command the next setpoints; return all faults of the tick, and `damp`, `start` and `done` of `Inputs`."""
+        """Command the next setpoints.
+
+        Return all faults of the tick, and the fields `damp`, `start` and `done` of `Inputs`.
+        """
         mode, now, progress = self.safety.mode, cycle.woke, self._progress
         if mode in NOT_BEGUN:
             if progress.since is None or (mode is Mode.READY and self._attended):
@@ -291,7 +297,7 @@ class ControlLoop:
         return False, fault
 
     def _overran(self, cycle: Cycle) -> bool:
-        """Count a running tick; return True if it took too long, or ticks were missed before it."""
+        """Count a running tick; return True if it took too long or ticks before it were missed."""
         counts, progress, timing = self.counts, self._progress, self._timing
         long = self._clock.now() - cycle.woke > timing.period
         counts.ticks += 1
@@ -316,12 +322,12 @@ class ControlLoop:
             progress.first = cycle.index
 
     def _slow(self, now: int) -> bool:
-        """Return True if the joints are known to be slow."""
+        """Return True if the joints are certainly slow."""
         known = self._observer.message is not None and self.endpoint.silence(now) <= self._timing.late
         return known and self._observer.slow()
 
     def _gate(self, cycle: Cycle) -> Cut:
-        """Admit the setpoints to send; return the limits at which a torque was cut."""
+        """Pass the setpoints through the gate; return the limits at which a torque was cut."""
         safety, setpoints, state, timing = self.safety, self._setpoints, self._observer.state, self._timing
         if safety.mode not in (Mode.RUNNING, Mode.DAMPED) or state is None:
             setpoints.clear()
@@ -362,9 +368,9 @@ def run(
         push: Stores the telemetry of each tick.
         asked: Returns True once the end is requested.
         recorded: Returns True while the telemetry is recorded.
-        acts: Returns True if the operator has just allowed the next step from the loop's mode.
-        heard: Waits for a datagram of the machine, which the ticks follow (`Pacer`). None means that ticks follow only
-            the clock.
+        acts: Returns True if the operator has just typed the word that leaves the loop's mode.
+        heard: Waits for a datagram of the machine; the ticks follow these datagrams (`Pacer`). With None, they follow
+            only the clock.
     """
     pacer = Pacer(clock, period, heard)
     while not loop.finished:

@@ -1,4 +1,4 @@
-"""Request privileges of the operating system, and report the granted privileges.
+"""Request privileges from the operating system, and report which of them it grants.
 
 Without these privileges the period of ticks varies more.
 
@@ -30,7 +30,7 @@ PRIORITY = 40
 ONE_THREAD: Mapping[str, str] = MappingProxyType(
     {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 )
-"""Environment in which BLAS starts no threads; it is read when NumPy is imported for the first time."""
+"""Environment variables with which BLAS starts no threads; they are read when NumPy is first imported."""
 
 LATENCY = Path("/dev/cpu_dma_latency")
 """File for the longest wake-up time of CPUs, an int32 [µs]; the limit applies while the file is open (Linux, PM QoS).
@@ -75,12 +75,14 @@ def one_blas_thread() -> bool:
 
 @contextlib.contextmanager
 def undisturbed(cpus: Iterable[int] | None = None) -> Iterator[Granted]:
-    """Hold all privileges while the context lasts; to be entered when all code is compiled, allocated and warm.
+    """Hold all privileges while the context lasts.
+
+    Enter it when all code is compiled and warm, and all memory is allocated.
 
     Args:
         cpus: CPUs to stay on, the preferred CPU first. None means the CPUs that the process may use, the last CPU
-            first. The process is bound to the first CPU that no other loop or plant holds, and only with the scheduling
-            priority: without priority it would wait on that CPU for other processes.
+            first. The process is bound to the first CPU that no other loop or plant holds, but only if it has the
+            scheduling priority: without it, the process would wait there for other processes.
     """
     refused: dict[str, str] = {}
     before = os.sched_getaffinity(0)
@@ -184,7 +186,7 @@ def _lock_memory(refused: dict[str, str]) -> bool:
     except (OSError, AttributeError):
         refused["memory_lock"] = "this system has no mlockall"
         return False
-    # if locked memory is limited, locking future memory, too, would make later allocations fail
+    # with a limit on locked memory, later allocations would fail if future memory were also locked
     unlimited = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] == resource.RLIM_INFINITY or os.geteuid() == 0
     if lock(_MCL_CURRENT | (_MCL_FUTURE if unlimited else 0)) == 0:
         return True
@@ -215,7 +217,7 @@ def _stay_awake(refused: dict[str, str]) -> int | None:
 
 
 def _sharp_timers() -> None:
-    """Let sleeps end within a microsecond; by default the kernel rounds them up by 50 µs."""
+    """Let sleeps end within a microsecond; by default the kernel extends sleeps by 50 µs."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1000, 0, 0, 0)
 

@@ -1,8 +1,9 @@
-"""From telemetry to the record: read the rings of a loop and of its machine, and write a run folder for each.
+"""The recorder: it reads the rings of a loop and of its machine, and writes a run folder for each.
 
 As a separate process it reads a `RecordJob` (one line of JSON) from its standard input and drains the rings until that
 input ends. If a second line describes the end of the loop (`Ending`), the process prints the metrics. If the loop is
-killed the input also ends: the remaining rows of the rings are still written, and the record is marked as cut off.
+killed, the input ends without this line. The remaining rows of the rings are still written, and the record is marked as
+cut off.
 """
 
 from __future__ import annotations
@@ -51,26 +52,27 @@ UNITS = {
 """Units of the channels in `EXTRA`."""
 WALL_TIME = (*TIMES, "utc_s", "sequence", "machine_sequence", "echo", "missed", "switches")
 WORST = 5
-"""Number of the longest ticks that are reported individually."""
+"""Number of longest ticks that are reported individually."""
 EVERY_S = 0.01
-"""Time between two reads of the rings, whose rows are then handed to the operating system [s]. A recorder that is
-killed loses the rows of this time."""
+"""Time between two reads of the rings [s]. After each read, the rows are handed to the operating system; a killed
+recorder loses the rows since the last read."""
 WRITTEN_AT_ONCE = 200
-"""Rows that are written at once, between two reads of the rings, which must not overflow in the meantime."""
+"""Largest number of rows that are written between two reads of the rings; during longer writes the rings might
+overflow."""
 FULL = 0.9
-"""Fraction of the period above which a tick nearly fills it, so that Linux may pause the loop
+"""Fraction of the period above which a tick counts as too long, because Linux may then pause the loop
 (`idcontrol.loop.realtime`)."""
 STILL_S = 0.5
 """Time without a row after which the ring of a killed writer counts as ended [s]."""
 HELD_UP_S = 30.0
-"""Time without a row after which the ring of a killed writer counts as ended if its machine moves [s]. The machine will
-announce its stop, but a busy computer may delay it.
+"""Time without a row after which the ring of a killed writer counts as ended although its machine still moves [s]. The
+machine will announce its stop, but a busy computer may delay the announcement.
 """
 
 WORDS: Final = {Mode.READY: "arm", Mode.DAMPED: "recover"}
 """The word by which the operator leaves a mode."""
 EFFECTS: Final = {Mode.READY: "let the machine move", Mode.DAMPED: "make it ready again, once it rests without a fault"}
-"""The effect of the word."""
+"""The effect of the word in each mode, for the question to the operator."""
 
 READY = "ready"
 """The line that the process prints when it starts to drain the rings."""
@@ -90,7 +92,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
         error: Traceback of the error that planner or controller raised; "" without an error.
         memory_mb: Memory of the loop's process before its first tick and after its last tick; null for an in-process
             loop.
-        steal_s: Time that a hypervisor took from the computer's CPUs during the loop; null for an in-process loop.
+        steal_s: CPU time that a hypervisor took from the computer during the loop; null for an in-process loop.
     """
 
     ended: str
@@ -169,7 +171,8 @@ class Scribe:
                 self._event(int(tick), f"the loop is {Phase(int(phase)).name.lower().replace('_', ' ')}")
                 self._phase = phase
         waiting = np.concatenate((self._pending, rows[begin:]))
-        # a row is written once the next row has come, which contains the forces that result from its torques
+        # the next row contains the forces that result from the torques of this row, so a row is written once the next
+        # has come
         self._write(waiting[:-1], views(waiting[1:], self._channels)["force_sensed"])
         self._pending = waiting[-1:].copy()
 
@@ -192,7 +195,7 @@ class Scribe:
         self._machine.extend(rows)
 
     def flush(self) -> None:
-        """Hand all rows to the operating system, except the row whose forces are not known yet."""
+        """Hand all rows to the operating system, except the last row, whose forces are still unknown."""
         self._recorder.flush()
         if self._machine is not None:
             self._machine.flush()
@@ -215,7 +218,7 @@ class Scribe:
     def _note(self, tick: int, mode: Mode, faults: int) -> None:
         """Record an event if mode or faults differ from the previous tick."""
         if Mode.RUNNING not in (mode, self._mode):
-            faults = 0  # faults without torque do no harm
+            faults = 0  # without torques, faults do no harm
         if mode is self._mode and faults == self._faults:
             return
         for fault in Fault(faults & ~self._faults):
@@ -257,7 +260,7 @@ class Scribe:
         arrays = {name: values[stretch] for name, values in recorded.items()}
         arrays["t"] = arrays["t"] - arrays["t"][:1]  # planner and controller start at their time zero
         metrics = self._session.metrics(arrays) | self._estimate(arrays)
-        # the tick whose faults ended the run is no longer a running tick
+        # the tick with the faults that ended the run is not in the mode running
         ended_it = np.concatenate([[False], running[:-1]]) if len(running) else running
         faults = recorded["faults"][running | ended_it].astype(np.int64)
         dropped = recorded["dropped"][-1] if len(recorded["dropped"]) else np.zeros(len(Drop))
@@ -284,7 +287,7 @@ class Scribe:
         }
 
     def _estimate(self, arrays: Mapping[str, Array]) -> dict[str, float | None]:
-        """Return the errors of the estimated base, if the machine is a plant with a known true base."""
+        """Return the errors of the estimated base; the true base is known only if the machine is a plant."""
         if self._machine is None or not (self._estimated and self._session.system.floats):
             return {}
         truth = self._machine.arrays()
@@ -335,7 +338,7 @@ DROPPED: Final = {
 
 
 class _Row(Mapping[str, Array]):
-    """One row of columns; the view of a channel is made on access, since few channels are used."""
+    """One row of columns; views of channels are created on access, because only few channels are used."""
 
     def __init__(self, columns: Mapping[str, Array], at: int) -> None:
         self._columns, self._at = columns, at
@@ -352,9 +355,9 @@ class _Row(Mapping[str, Array]):
 
 
 def working(recorded: Mapping[str, Array]) -> slice:
-    """Return the last unbroken stretch of working ticks; the operator may have recovered the loop in between."""
+    """Return the last uninterrupted sequence of working ticks; a recovery by the operator begins a new sequence."""
     works: Booleans = (recorded["mode"] == Mode.RUNNING) & (recorded["phase"] == Phase.WORKING)
-    # a slice, as copies of the arrays would double the memory
+    # a slice: copies of the arrays would double the memory
     end = len(works) - int(works[::-1].argmax()) if works.any() else 0
     before = np.flatnonzero(~works[:end])
     return slice(int(before[-1]) + 1 if before.size else 0, end)
@@ -390,7 +393,7 @@ def worst(arrays: Mapping[str, Array]) -> list[dict[str, Any]]:
     """Return the longest ticks, longest first, each with its times, its faults and the controller's status."""
     numbers = ("t", "compute_us", "cpu_us", *(f"{part}_us" for part in PARTS), "late_us", "missed", "switches")
     statuses = {float(status): status.name.lower() for status in Status}
-    # on a simulated clock every tick takes no time, and CPU time decides
+    # on a simulated clock a tick takes no wall time: sort by CPU time
     longest = np.lexsort((-arrays["cpu_us"], -arrays["compute_us"]))[:WORST]
     return [
         {name: float(arrays[name][i]) for name in numbers}
@@ -409,7 +412,7 @@ def _filled(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]
 
 @dataclass(slots=True)
 class _Drain:
-    """A ring, and the rows that were fetched from it and wait to be written."""
+    """A ring, and the rows that have been read from it but not yet written."""
 
     ring: Ring
     take: Callable[[Array], None]
@@ -431,7 +434,7 @@ class _Drain:
 
 
 class Lines:
-    """Lines for a file that may not take them, such as a terminal stopped by Ctrl-S: nothing waits for it."""
+    """Lines for a file that may block, e.g. a terminal stopped by Ctrl-S; the process never waits for the file."""
 
     def __init__(self, file: int) -> None:
         """Write to this file descriptor."""
@@ -442,8 +445,8 @@ class Lines:
         self._waiting.append(line.encode(errors="replace") + b"\n")
 
     def write(self) -> None:
-        """Write the waiting lines, as long as the file takes them."""
-        # a file that is ready takes as many bytes as a line has
+        """Write the waiting lines, as far as the file accepts them without blocking."""
+        # a file that is ready accepts as many bytes as a line has
         while self._waiting and select.select([], [self._file], [], 0.0)[1]:
             try:
                 os.write(self._file, self._waiting.popleft())
@@ -453,7 +456,7 @@ class Lines:
 
 @dataclass(slots=True)
 class Batch:
-    """Rows that are passed on together, because one row takes as long as hundreds to divide into channels."""
+    """Rows that are passed on together: dividing one row into channels takes as long as dividing hundreds."""
 
     take: Callable[[Array], None]
     rows: list[Array] = field(default_factory=list)
@@ -466,7 +469,7 @@ class Batch:
 
     def flush(self) -> None:
         """Pass on the rows that wait."""
-        rows, self.rows = self.rows, []  # rows that cannot be written are not written again at the end
+        rows, self.rows = self.rows, []  # cleared first: rows that cannot be written must not be tried again at the end
         if rows:
             self.take(np.array(rows))
 
@@ -483,8 +486,8 @@ def main() -> int:
 
 
 def _record(job: RecordJob) -> None:
-    """Drain the rings until a line on standard input says how the loop ended, or standard input closes."""
-    os.nice(5)  # below loop and plant, which may have no real-time priority; the recorder still has to keep up
+    """Drain the rings until a line on standard input describes the end of the loop, or standard input closes."""
+    os.nice(5)  # below the priority of loop and plant, but high enough for the recorder to keep up
     session = resolve(job.target, job.config)
     wire, lines = wire_format(session), Lines(sys.stderr.fileno())
     scribe = Scribe(

@@ -1,8 +1,8 @@
 """Run a rehearsal shortly before each tick, so that the tick's code and data are in the processor's caches.
 
-Between two ticks the processor halts or runs other processes, and a tick starts with caches that contain little of its
+Between two ticks the processor halts or runs other processes, so a tick starts with caches that contain little of its
 code. A `Rehearsal` is a second loop with a separate planner and controller. It reads the same state repeatedly, and its
-commands are not sent. It uses time in which the loop would only spin.
+commands are not sent. It runs while the loop would otherwise only spin.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from idcontrol.loop.wire import Kind, Outbox, SessionNumbers
 from idcontrol.types import State
 
 SLOWER: Final = 1.5
-"""Expected duration of a rehearsal, as a multiple of the duration of a rehearsal that immediately follows another."""
+"""Expected duration of a rehearsal with cold caches, relative to its duration with warm caches."""
 
 
 class Rehearsal:
-    """A loop without a machine; it is the other end of its own link.
+    """A loop without a machine; the object is also the link, and plays the machine.
 
     Attributes:
         on_alarm: As in `ControlLoop`. Without an alarm, a planner that hangs in the rehearsal would block the loop for
@@ -62,7 +62,7 @@ class Rehearsal:
         self.on_alarm = self._loop.on_alarm
 
     def __call__(self, deadline: int) -> None:
-        """Run a tick if it will end before the `deadline` [ns]; after a tick that hung, do nothing."""
+        """Run a tick if it will end before the `deadline` [ns]; do nothing if an earlier tick has hung."""
         if deadline - self._clock.now() > SLOWER * self._lasts and self._tick() >= self._hang:
             self._lasts = sys.maxsize
 
@@ -78,7 +78,7 @@ class Rehearsal:
         """Drop a command."""
 
     def receive(self) -> bytes | None:
-        """Return the message prepared for this tick, and None at further calls in the tick."""
+        """Return the message prepared for this tick; at further calls in the tick return None."""
         heard, self._heard = self._heard, b""
         return heard or None
 

@@ -1,4 +1,4 @@
-"""The safety of a loop and of the machine at its other end: a pure state machine, and the last gate of torques.
+"""Safety of a loop and of its machine: a pure state machine, and the last gate of torques.
 
 ::
 
@@ -7,11 +7,11 @@
                       │                               damp              │
                       └──────────recover──────────── damped ────rest────┘     (stop leads there from anywhere)
 
-Damping is only for faults; the signal of a normal end is *done*, when the body lies on the ground. A damped machine may
-be recovered once it rests and has no fault; it must then be armed again. The faults of a tick are a set of `Fault`. For
-each fault the `Policy` defines how many ticks in a row are tolerated, and the reaction to one more tick; tolerated
-ticks hold the last admissible torque. Loop and machine run the same state machine and detect different faults. A
-machine is never armed, because it follows its loop.
+The mode *damped* is only for faults. A normal end has the signal *done*: the body lies on the ground. A damped machine
+may be recovered once it rests and has no fault; it must then be armed again. The faults of a tick are a set of `Fault`.
+For each fault the `Policy` defines how many ticks in a row are tolerated, and the reaction to one more tick; during
+tolerated ticks the last admissible torque holds. Loop and machine run the same state machine and detect different
+faults. A machine is never in the mode *armed*, because it follows its loop.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Mode(enum.IntEnum):
     STOPPED = 4
     """No torque; final mode."""
     ARMED = 5
-    """The operator has allowed torques; the loop checks whether they may begin, and still sends the mode ready.
+    """The operator has allowed torques; the loop checks that they may begin, and still sends the mode ready.
     """
 
 
@@ -54,7 +54,7 @@ NOT_BEGUN = (Mode.IDLE, Mode.READY, Mode.ARMED)
 
 
 class Signal(enum.Enum):
-    """An event that may change the mode; weakest first."""
+    """An event that may change the mode; the weakest signal first."""
 
     HEARD = "a datagram came"
     LOST = "the other side is silent"
@@ -72,20 +72,20 @@ TRANSITIONS: Mapping[tuple[Mode, Signal], Mode] = MappingProxyType(
         (Mode.IDLE, Signal.HEARD): Mode.READY,
         (Mode.READY, Signal.LOST): Mode.IDLE,
         (Mode.READY, Signal.ARM): Mode.ARMED,
-        (Mode.READY, Signal.START): Mode.RUNNING,  # a machine, started by its loop
+        (Mode.READY, Signal.START): Mode.RUNNING,  # a machine started by its loop is never armed
         (Mode.ARMED, Signal.LOST): Mode.IDLE,
         (Mode.ARMED, Signal.START): Mode.RUNNING,
         (Mode.RUNNING, Signal.DAMP): Mode.DAMPED,
         (Mode.RUNNING, Signal.DONE): Mode.STOPPED,
         (Mode.DAMPED, Signal.RECOVER): Mode.READY,
         (Mode.DAMPED, Signal.REST): Mode.STOPPED,
-        # nothing to brake before torques flow
+        # before torques flow there is nothing to brake
         **{(mode, signal): Mode.STOPPED for mode in NOT_BEGUN for signal in (Signal.DAMP, Signal.STOP)},
         (Mode.RUNNING, Signal.STOP): Mode.STOPPED,
         (Mode.DAMPED, Signal.STOP): Mode.STOPPED,
     }
 )
-"""The mode after each signal; for pairs that are not listed, the mode stays."""
+"""The mode after each signal; pairs that are not listed leave the mode unchanged."""
 
 
 class Fault(enum.IntFlag):
@@ -134,10 +134,9 @@ class Fault(enum.IntFlag):
     STALE = 524288
     """Datagrams come, but the machine's time has stood still for longer than `Policy.late_s`."""
     CUT = 1048576
-    """The gate has cut torques to their limits or rates, or gains or targets of drives, in all ticks for longer than
-    `Policy.cut_s`."""
+    """For longer than `Policy.cut_s`, the gate has cut torques, gains or targets of drives in every tick."""
     TORQUE = 2097152
-    """The torque of a drive differs from the torques that were sent lately by more than `Policy.torque_share`."""
+    """The torque of a drive differs from the recently sent torques by more than `Policy.torque_share`."""
 
 
 NAMES: Mapping[Fault, str] = MappingProxyType({fault: str(fault.name).lower() for fault in Fault})
@@ -177,9 +176,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The reaction to a fault.
 
     Attributes:
-        tolerate: Number of ticks in a row with the fault that are tolerated; without a new torque the last torque
-            holds.
-        then: Reaction to one more tick with the fault: hold the torque, brake, or drop all torque.
+        tolerate: Number of tolerated ticks in a row with the fault; if they have no new torque, the last torque holds.
+        then: Reaction to one more tick with the fault: hold the torque, brake, or remove all torque.
     """
 
     tolerate: Annotated[int, msgspec.Meta(ge=0)] = 0
@@ -187,7 +185,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 PATIENCE: Final = 20
-"""Tolerated silence of the other side, in periods; libfranka's robots also tolerate 20 lost packets in a row."""
+"""Tolerated silence of the other side, in periods; Franka's robots also tolerate 20 lost packets in a row."""
 PATIENCE_S: Final = 0.02
 """Minimum of the tolerated silence [s]: the effect of held torques depends on time, not on the control rate."""
 
@@ -224,15 +222,15 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         pose: Rule for `Fault.POSE`.
         stale: Rule for `Fault.STALE`.
         cut: Rule for `Fault.CUT`.
-        torque: Rule for `Fault.TORQUE`; tolerated ticks are an event of the record.
+        torque: Rule for `Fault.TORQUE`; tolerated ticks are noted as an event in the record.
         start_s: Time limit for the other side to become ready; after that the loop ends without any torque.
         late_s: Age of the newest datagram above which the other side counts as silent; null means 20 periods, and at
             least 20 ms (`patience`).
         hang_s: Time after which planner or controller is interrupted.
         soft_start_s: Time over which torques grow from zero to the commanded torques.
         rest_speed: Joint speed below which the machine may be at rest [rad/s].
-        rest_s: Time below `rest_speed` after which the machine is at rest; a leg under load would speed up within this
-            time.
+        rest_s: Time below `rest_speed` after which the machine is at rest; a loaded leg that still sinks would exceed
+            `rest_speed` within this time.
         damp_s: Braking time after which the machine counts as at rest even if joints move, because the legs of a lying
             machine may continue to sink for a long time.
         jump: Largest motion of a joint or of the base's orientation beyond the integral of its velocity [rad or m].
@@ -303,7 +301,7 @@ class Safety:
         mode: The mode.
         since: Time at which the mode was entered [ns].
         streak: Number of ticks in a row that each fault has lasted, in the order of `NAMES`; counted while running.
-        slow_since: Time at which all joints became slow [ns]; None while a joint is fast, or the machine is not braked.
+        slow_since: Time at which all joints became slow [ns]; None while a joint is fast or the machine is not braked.
         ended_by: Faults beyond tolerance that ended the run, or that prevented the start.
     """
 
@@ -332,7 +330,7 @@ class Inputs(msgspec.Struct, frozen=True):
     arm: bool = False
     """True if the operator allows torques."""
     done: bool = False
-    """True if the machine lies on its body, so that torques can end."""
+    """True if the machine lies on its body, so torques may end."""
     recover: bool = False
     """True if the operator requests a restart."""
     wait: bool = False
@@ -362,7 +360,7 @@ def advance(safety: Safety, policy: Policy, now: int, inputs: Inputs) -> Safety:
     elif mode is Mode.DAMPED and inputs.slow:
         slow_since = now if safety.slow_since is None else safety.slow_since
     elif damp and mode in NOT_BEGUN:
-        ended_by |= inputs.faults  # faults that prevented the start
+        ended_by |= inputs.faults  # these faults prevented the start
     if stop:
         signal: Signal | None = Signal.STOP
     elif mode is Mode.DAMPED:
@@ -380,7 +378,7 @@ def advance(safety: Safety, policy: Policy, now: int, inputs: Inputs) -> Safety:
 
 def _lasting(streak: tuple[int, ...], faults: Fault) -> tuple[int, ...]:
     """Return the streaks after a tick with these faults."""
-    flags = int(faults)  # an operation on a set of flags takes one to two microseconds
+    flags = int(faults)  # a plain integer, because an operation on a set of flags takes one to two microseconds
     counts = tuple(count + 1 if flags & bit else 0 for bit, count in zip(_BITS, streak, strict=True))
     return counts if any(counts) else _CALM
 
@@ -423,8 +421,7 @@ class Limits:
         high: Upper position limit [rad].
         speed: Largest velocity [rad/s].
         damping: D of the brake (`idcontrol.loop.brake`) [N m s/rad].
-        gate: The first five limits, shape (5, a); a single argument for `admit_kernel`, because each argument costs
-            time.
+        gate: The first five limits, shape (5, a), as one argument for `admit_kernel`: each argument takes time.
     """
 
     torque: Array
@@ -454,10 +451,10 @@ class Cut(enum.IntFlag):
 
 
 def admit(limits: Limits, wanted: Array, last: Array, q: Array, v: Array, share: float, dt: float, out: Array) -> Cut:
-    """Write the torques that may be sent to the hardware into `out`; this is the last gate.
+    """Write into `out` the torques that may be sent to the hardware; this is the last gate.
 
     A torque that pushes a joint further beyond its range, or accelerates a joint that is too fast, becomes zero. Then
-    every torque is limited to the rate of change from the last torque, and finally to its torque limit.
+    the change of every torque from the last torque is limited by its rate, and finally every torque by its limit.
 
     Args:
         limits: Limits of the joints.

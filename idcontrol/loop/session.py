@@ -56,7 +56,7 @@ class Session(Protocol):
         limits: Limits of the joints.
         feet: Names of the feet with force sensors.
         notes: Number of values that the planner notes in each tick.
-        orders: The orders of joints that machines of this robot use, by name.
+        orders: Orders of joints in which machines of this robot number their joints, by name.
         lying: State in which the robot lies on the ground; None if it cannot lie.
     """
 
@@ -82,7 +82,7 @@ class Session(Protocol):
         """Return the path on which the machine stands up and lies down; None if it does neither."""
 
     def channels(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
-        """Return shapes and units of the record: channels of `idcontrol.loop.telemetry.channels`, and of `derive`.
+        """Return shapes and units of the channels of `idcontrol.loop.telemetry.channels` and of `derive`.
 
         Channel `t` is the time since the start; `force` contains the contact forces that result from the torques of a
         tick.
@@ -111,10 +111,10 @@ class Parts:
     Attributes:
         planner: Computes the reference at a state.
         controller: Computes the command at a state and its reference.
-        system: Multibody terms, for the brake and for the indices of the joints in a state.
+        system: Multibody system, for the brake and for the indices of the joints in a state.
         wire: Format of the datagrams.
         limits: Limits of the joints.
-        sense: Creates a new `Sense` for each stretch of work. None means that the machine's state is used unchanged.
+        sense: Creates a new `Sense` each time work begins. None means that the machine's state is used unchanged.
         stance: Replaces the planned contacts by sensed contacts. None means that the planned contacts are used.
         translation: Maps between the machine's order of joints and the loop's; None if they are the same.
         notes: Number of values that the planner notes.

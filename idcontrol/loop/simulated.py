@@ -60,9 +60,9 @@ def ticks(
         h: Control period [s].
         steps: Number of periods.
         sense: Returns the sensed state from the true state. None means that the true state is sensed.
-        ahead: Returns the state in which a command will arrive. None means no delay. A tick contains the reference at
-            the start of the period, and the command sent at that time.
-        patch: Foot of each contact of plant and controller, for machines on soles; states have one force per foot.
+        ahead: Returns the predicted state at the arrival of a command. None means no delay. A tick contains the
+            reference at the start of the period, and the command sent at that time.
+        patch: Foot of each contact of plant and controller, for machines on soles. States have one force per foot.
 
     Yields:
         One `Tick` per period.
@@ -87,7 +87,7 @@ def ticks(
             reference = ahead.sent(command, reference)
         after = plant.step(command.driven, h)
         forces = plant.contact_forces()
-        # k h instead of a sum of h, so that time does not drift over long runs
+        # k h instead of repeated addition of h, so that time does not drift in long runs
         after = State(t=start.t + (step + 1) * h, q=after.q, v=after.v, forces=by_foot(forces, patch))
         yield Tick(
             state=state,

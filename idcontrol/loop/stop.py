@@ -1,4 +1,4 @@
-"""Signals that end a loop: immediately while nothing moves, with damping once torques may flow."""
+"""Signals that end a loop: immediately if nothing moves, with damping if torques may flow."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Stop:
     """A request to end, made by a signal: SIGINT, SIGTERM or SIGHUP (the terminal has closed).
 
     Until `begin` a signal raises `Interrupted`. After that the first signal is stored in `asked`, and the second signal
-    ends the process immediately. Python handles signals only in the main thread; entered in another thread, this object
-    has no effect.
+    ends the process immediately. Python handles signals only in the main thread; in any other thread, this object has
+    no effect.
 
     Attributes:
         asked: Number of the signal; 0 before a signal.

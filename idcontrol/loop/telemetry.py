@@ -31,8 +31,8 @@ COURSE = (
 )  # fmt: skip
 """Scalar channels about the whole tick, stored side by side. `utc_s` is the Unix time at which the tick began, NaN on a
 simulated clock; `phase` is `idcontrol.loop.life.Phase`. `sequence` numbers the command of the tick, `machine_sequence`
-the newest state, and `echo` the newest command that the machine had then accepted. `switches` counts how often the
-system took the CPU away since the previous tick.
+the newest state, and `echo` the newest command that the machine had then accepted. `switches` is the number of times
+that the system has taken the CPU away since the previous tick.
 """
 VERDICT = ("unreachable", "status", "residual", "clipped", "rate_off", "solved_by", "gap_nm", "step_us")
 """Scalar channels about the results of planner and controller, stored side by side."""
@@ -54,7 +54,7 @@ def channels(wire: Format, notes: int) -> dict[str, tuple[int, ...]]:
 
     `sent` has the rows of the command (`SENT`). If the base is estimated, `q` and `v` are the estimate, and `q_machine`
     and `v_machine` what the machine sent.
-    Channels from ``q_des`` on have values only in ticks that call planner and controller.
+    Channels from ``q_des`` on are set only in ticks that call planner and controller.
     """
     joints, feet = (len(wire.torque_limit),), (wire.n_feet, 3)
     return {
@@ -83,7 +83,7 @@ class Counts:
         ticks: Control periods.
         overruns: Ticks that took longer than their period.
         missed: Ticks that were skipped.
-        complete: True if planner and controller worked for the whole duration.
+        complete: True if planner and controller were called for the whole duration.
         error: One line about the first error or hang of planner or controller, or the reason why the machine could not
             start from its pose; "" without such an error.
         traceback: Traceback of that error; "" without an error.
@@ -238,5 +238,5 @@ def keep(
 
 
 def _switches() -> int:
-    """Return how often the system took the CPU away from the thread."""
+    """Return the number of times that the system has taken the CPU away from the thread."""
     return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw

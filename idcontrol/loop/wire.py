@@ -1,6 +1,6 @@
 """The datagrams between a loop and its machine, byte by byte, so that a program in any language can be either end.
 
-Numbers are little endian. A head of 48 bytes::
+Numbers are little endian. A datagram begins with a head of 48 bytes::
 
     offset  type    content
          0  char[4] magic "IDC2": the layout and its version
@@ -14,14 +14,15 @@ Numbers are little endian. A head of 48 bytes::
         40  uint32  count of values
         44  uint32  CRC-32 (as in zlib) of bytes 0 to 43 and the values
 
-is followed by `count` float64 values. The values of a command are, with joints in the order of
+After the head, there are `count` float64 values. The values of a command are, with joints in the order of
 `System.actuated_names`::
 
     tau (a)         feed-forward torques [N m]
     q (a), v (a)    positions and velocities that the drives hold [rad, rad/s]
     kp (a), kd (a)  gains of the drives [N m/rad, N m s/rad]
 
-No gain is negative, or exceeds the torque limit divided by `STIFFEST_RAD` or `STIFFEST_RAD_S`. Commands apply in mode
+Gains are not negative, and at most the torque limit divided by `STIFFEST_RAD` (kp) or `STIFFEST_RAD_S` (kd). Commands
+apply in mode
 2: drives compute ``tau + kp (q - q_measured) + kd (v - v_measured)`` at 10 kHz or more, within the
 torque limits; with zero gains only the torque remains. In mode 3 the machine brakes its joints by itself, in all other
 modes it applies no torque. The values of a state are::
@@ -41,16 +42,17 @@ modes it applies no torque. The values of a state are::
     joints                      CRC-32 of the joints' names in the order above, separated by commas, in UTF-8
     model                       a number of the machine's model (`model_number`)
 
-From `drive_error` on, a value that a machine does not measure or know is NaN, and is not used. If the machine does not
-know the position of its base, the base is at zero; such a machine needs a loop that estimates the base. Before torques
-flow the loop compares `joints` and `model` with its own values (`Format.stranger`), so that legs in another order are
-refused.
+From `drive_error` on, a value is NaN if the machine does not measure or know it; it is then not used. If the machine
+does not know the position of its base, the base is at zero; such a machine needs a loop that estimates the base. Before
+torques flow, the loop compares `joints` and `model` with its own values (`Format.stranger`), and thus refuses a machine
+with its legs in another order.
 
 A receiver reads datagrams one by one. It drops and counts datagrams that are short or long, damaged, of another
 version, foreign (another kind or another robot), old (not newer than the last accepted datagram, or of another session)
-or out of range. If the session of the other side is known, as for a plant that the loop has started, only that session
-is accepted; otherwise the session of the first accepted datagram. A sequence number more than `AHEAD` beyond the last
-is accepted only once the next datagram continues it: a wrong number must not make all later datagrams old.
+or out of range. If the session of the other side is known, as for a plant that the loop has started, only this session
+is accepted. Otherwise the first accepted datagram determines the session. A sequence number more than `AHEAD` beyond
+the last is accepted only if the next datagram continues from it: one wrong number must not make all later datagrams
+old.
 """
 
 from __future__ import annotations
@@ -84,16 +86,16 @@ LARGEST = 65_507
 
 
 AHEAD = 1000
-"""Largest gap of sequence numbers between two accepted datagrams: about a second for most loops. A side that is this
-many times faster than the other side would never be accepted.
+"""Largest gap of sequence numbers between two accepted datagrams: about a second for most loops. If one side sent this
+many datagrams per tick of the other, none would be accepted.
 """
 
 FASTEST = 1e3
 """Largest velocity in a state [rad/s, m/s]; only a diverged simulation exceeds it."""
 
 STIFFEST_RAD, STIFFEST_RAD_S = 0.01, 0.5
-"""Errors at which the largest gains of a drive command its whole torque [rad, rad/s]. Larger gains would make large
-torques of the noise of encoders."""
+"""Position and velocity errors at which the largest gains of a drive command its full torque [rad, rad/s]. Larger gains
+would turn the noise of encoders into large torques."""
 LARGEST_GAIN = 1e6
 """Largest gain of a drive without a torque limit [N m/rad, N m s/rad]."""
 
@@ -101,7 +103,7 @@ AXES = 4
 """Number of joystick axes in a state."""
 
 NOT_MEASURED = np.nan
-"""Value of quantities in a state that are not measured."""
+"""Value of quantities that a state does not measure."""
 
 LAST_MODE = 4
 """The largest number of a mode (stopped)."""
@@ -153,20 +155,20 @@ class SessionNumbers(NamedTuple):
 
 
 def robot_number(name: str) -> int:
-    """Return the number that stands for a robot's name in a datagram."""
+    """Return the checksum of a robot's name, for datagrams."""
     return zlib.crc32(name.encode())
 
 
 def names_number(names: Iterable[str]) -> float:
-    """Return the number that stands for names in their order: the CRC-32 of the names separated by commas."""
+    """Return the checksum of names in their order: the CRC-32 of the names, separated by commas."""
     return float(zlib.crc32(",".join(names).encode()))
 
 
 def model_number(model: pin.Model) -> float:
-    """Return the number that stands for a Pinocchio model.
+    """Return a checksum of a Pinocchio model.
 
-    The number is the CRC-32 of the joint names separated by commas, then of float64 numbers, little endian, rounded to
-    1e-6: for each joint except the universe, the translation of its placement and the mass and centre of mass of its
+    The CRC-32 covers the joint names, separated by commas, then float64 numbers, little endian, rounded to 1e-6. These
+    are, for each joint except the universe, the translation of its placement, and the mass and centre of mass of its
     body.
     """
     numbers = [
@@ -264,7 +266,7 @@ class Inbox:
 
 
 def _of_another_version(data: bytes) -> bool:
-    """Return True if a datagram is whole, but has another version of this layout with the same head."""
+    """Return True if a datagram is intact, but of another version of the layout with the same head."""
     if len(data) < HEAD_BYTES or data[:3] != MAGIC[:3] or data[:4] == MAGIC:
         return False
     view = memoryview(data)
@@ -317,8 +319,8 @@ class Format:
         torque_limit: Torque limit of each actuated joint, shape (a,) [N m]; inf for no limit.
         n_feet: Number of feet with force sensors.
         patch: Foot of each contact of plant and controller, shape (k,); None if each contact is a foot.
-        joints: Number that stands for the order of the joints (`names_number`); NaN if unknown.
-        model: Number that stands for the model (`model_number`); NaN if unknown.
+        joints: Checksum of the order of the joints (`names_number`); NaN if unknown.
+        model: Checksum of the model (`model_number`); NaN if unknown.
         state: Names and shapes of the values of a state, in their order.
     """
 
@@ -343,7 +345,7 @@ class Format:
             "axes": (AXES,), "buttons": (), "joints": (), "model": (),
         }  # fmt: skip
         object.__setattr__(self, "state", state)
-        # looked up once, because every tick reads a state
+        # computed once, because every tick reads a state
         read = ("q",), ("v",), ("tau_applied",), ("accelerometer",), ("force_sensed", "normal_sensed")
         object.__setattr__(self, "_parts", tuple(span(state, names) for names in read))
 

@@ -8,11 +8,11 @@ contact friction prevents sliding within the square ``|c_t|, |c_o| ≤ μ c_n``:
     z = (c_n, s_t, s_o, a_t⁻, a_o⁻) ≥ 0,    w = (a_n, a_t⁺, a_o⁺, 2 μ c_n - s_t, 2 μ c_n - s_o) ≥ 0,    z ⊥ w
 
 Solutions are guaranteed only for small friction at sliding contacts (Painlevé), and Lemke's method may end on a ray
-although a solution exists; `idcontrol.solvers.existence` then decides. This model is therefore for studies; the models
-for whole steps always have a solution unless contacts prescribe conflicting velocities.
+although a solution exists; `idcontrol.solvers.existence` then decides. This model is therefore for studies. The models
+for whole steps always have a solution, unless contacts prescribe conflicting velocities.
 
-The elimination is `idcontrol.models.whitened` with a step of 1 s, accelerations in place of velocities, and forces in
-place of impulses.
+The elimination reuses `idcontrol.models.whitened`, with a step of 1 s, accelerations for velocities, and forces for
+impulses.
 
 Source: Trinkle, Pang, Sudarsky & Lo 1997, "On dynamic multi-rigid-body contact problems with Coulomb friction".
 """
@@ -47,7 +47,7 @@ PARTING_SPEED: Final = 1e-6
 class AccelerationProblem:
     """One instant: find v̇, contact forces c and bilateral forces g with ``M v̇ = f + Jᵀc + Λᵀg``.
 
-    In inverse mode the torques τ are unknown, too, and ``Pᵀτ`` is added.
+    In inverse mode the torques τ are also unknown, and ``Pᵀτ`` is added to the right-hand side.
 
     Attributes:
         M: Joint-space inertia, shape (m, m).

@@ -51,32 +51,33 @@ from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE
 from idcontrol.types import Array, Booleans, Integers, Status
 
 OPENING: Final = 1e-9
-"""A contact opens if its opening speed exceeds this, relative to its speed at zero impulse plus the speed that impulses
-add. The value is the accuracy of the solver. A contact with neither an impulse nor an opening speed keeps its role.
+"""A contact opens if its opening speed exceeds this value, the accuracy of the solver. The speed is relative to the
+contact's speed at zero impulse plus the speed that impulses add. A contact with neither an impulse nor an opening speed
+keeps its role.
 """
 
 MOST_CONTACTS = 500
 """Limit of contacts: Lemke's tableau has (12 n)(6 n) entries and would need gigabytes."""
 
 KEPT: Final = 1e-10
-"""Additional tolerance of the law for a vertex that is kept from the last step, relative to the changes that impulses
-make to a contact's velocity. The error of one step appears in the gaps of the next step and grows when boxes balance on
-edges. If the vertex is dropped, the next solution may be far away. With a smaller tolerance, held boxes would fall.
+"""Additional tolerance of the law for a vertex kept from the last step, relative to the velocity changes by impulses.
+The error of one step appears in the gaps of the next step, and grows when boxes balance on edges. If the vertex is
+dropped, the next solution may be far away. With a smaller tolerance, held boxes would fall.
 """
 
 MANY_CONTACTS: Final = 2
 """Number of contacts per unknown velocity above which `_by_few` first tries a subset of the contacts."""
 
 SEARCH_NODES: Final = 200
-"""Largest number of quadratic programs in the search over contact modes: a few milliseconds for a few contacts, two
-seconds for 54 contacts. The search decides every problem of up to two coupled contacts, and completes at least one
-branch at every allowed size.
+"""Largest number of quadratic programs in the search over contact modes. They take a few milliseconds for a few
+contacts, and two seconds for 54 contacts. The search decides every problem of up to two coupled contacts, and completes
+at least one branch at every allowed size.
 """
 
 JAM: Final = "jam"
 """Note: some velocities keep the contacts apart, but a proof shows that with friction no solution exists."""
 UNSOLVED: Final = "no solution found"
-"""Note: neither a solution nor a proof that no solution exists."""
+"""Note: the solver found neither a solution nor a proof that there is none."""
 
 
 @njit(cache=True, error_model="numpy")
@@ -133,10 +134,10 @@ def _support(lcp: FrictionLcp, active: Integers, arena: Arena) -> Integers:  # p
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _worn(problem: Unbalanced, f: Array, arena: Arena) -> Unbalanced:  # pragma: no cover - compiled
-    """Raise rounding bounds by the violation that a vertex with impulses f may have after it was kept for many steps.
+    """Raise rounding bounds by the allowed violation of a vertex with impulses f that was kept for many steps.
 
-    Impulses that cancel each other would allow any violation, so the changes of a row's velocity count only up to the
-    speed of the fastest motion that the contacts stop.
+    Large impulses that cancel each other would allow any violation. The velocity changes of a row are therefore limited
+    to the speed of the fastest motion that the contacts stop.
     """
     n, fastest, roundoff = problem.mu.shape[0], 0.0, vector(arena, f.shape[0])
     for row in range(f.shape[0]):
@@ -325,12 +326,12 @@ class Outcome:
 
 
 def _solve_pyramids(rho: Array, c: Array, roundoff: Array, mu: Array, active: Integers, f: Array) -> Outcome:
-    """Solve by Lemke's method, and after a failure by other methods; the outcome's note names the method.
+    """Solve by Lemke's method and, if it fails, by other methods; the outcome's note names the method.
 
-    Order of the methods: Lemke's method with other covering vectors, which follow other paths; the same with 1e-12,
-    1e-10, 1e-8 of the balanced diagonal added to it (math.md, section 13.5); a short search over contact modes. The
-    normals alone are checked for infeasibility first. If every method misses the tolerance, the answer with the
-    smallest residual is returned.
+    The normals alone are checked for infeasibility first. The other methods are, in this order: Lemke's method with
+    other covering vectors, which follow other paths; Lemke's method with 1e-12, 1e-10, 1e-8 of the balanced diagonal
+    added to the matrix (math.md, section 13.5); a short search over contact modes. If every method misses the
+    tolerance, the answer with the smallest residual is returned.
     """
     _load()
     status, iterations, residual = continued_lcp_kernel(rho, c, roundoff, mu, active, f, HEAP)
@@ -341,7 +342,7 @@ def _solve_pyramids(rho: Array, c: Array, roundoff: Array, mu: Array, active: In
 
 @cache
 def _load() -> None:
-    """Load, at the first step, the code that handles failures: loading it in a control cycle would take too long."""
+    """Load the code that handles failures at the first step. In a control cycle, loading would take too long."""
     rho, c, roundoff, mu, f = np.eye(3), np.array([-1.0, 0.0, 0.0]), np.zeros(3), np.array([0.5]), np.zeros(3)
     _after_failure(rho, c, roundoff, mu, f, Outcome(status=INACCURATE, iterations=0, residual=np.inf))
     # that call stopped at the first attempt that succeeded: load the remaining attempts
@@ -391,17 +392,18 @@ def _after_failure(rho: Array, c: Array, roundoff: Array, mu: Array, f: Array, f
 def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     """Solve one step under Coulomb friction.
 
-    In forward mode with nonnegative gaps a solution exists and Lemke's method finds it. With prescribed joints a
-    solution may not exist (contacts prescribe conflicting velocities, or joints move against friction; math.md, section
-    5.1), or Lemke's method may miss it. Without a solution the status is FALLBACK, the impulses are zero, and the note
-    is `SQUEEZE`, `JAM` or `UNSOLVED`. Solutions of later attempts have the note ``"restarted"`` (other covering
-    vector), ``"searched"`` (over contact modes) or ``"regularized"``; with the last, the status is REPAIRED. A solution
-    that obeys the law of some contact to fewer digits than the tolerance is also REPAIRED, with the note `INEXACT`.
+    In forward mode with nonnegative gaps a solution exists and Lemke's method finds it. With prescribed joints,
+    contacts may prescribe conflicting velocities, or joints may move against friction; a solution may then not exist
+    (math.md, section 5.1), or Lemke's method may miss it. Without a solution the status is FALLBACK, the impulses are
+    zero, and the note is `SQUEEZE`, `JAM` or `UNSOLVED`. Solutions of later attempts have the note ``"restarted"``
+    (other covering vector), ``"searched"`` (over contact modes) or ``"regularized"``; with the last, the status is
+    REPAIRED. A solution that obeys the law of some contact to fewer digits than the tolerance is also REPAIRED, with
+    the note `INEXACT`.
 
     Args:
         problem: The step.
-        warm: `warm` of the last solution: positive unknowns by contact identity. They are tried first, so that, among
-            many solutions, the same vertex is kept from step to step. If they fail, Lemke's method starts cold.
+        warm: `warm` of the last solution: positive unknowns by contact identity. They are tried first: among many
+            solutions, the same vertex is then kept from step to step. If they fail, Lemke's method starts cold.
 
     Returns:
         The solution, with the residual of the complementarity problem.
@@ -422,7 +424,9 @@ Residual: TypeAlias = Callable[[Array, Array, Array, Array, Array, Arena], float
 
 
 def solve_by(solver: Solver, law: Residual, problem: StepProblem, warm: WarmStart | None) -> StepSolution:
-    """Solve one step by a solver of contacts with finite friction; rows of other contacts and bilateral rows are held.
+    """Solve one step by a solver of contacts with finite friction.
+
+    Hold the rows of all other contacts and bilateral rows.
 
     Args:
         solver: Solver of contacts with finite friction.
@@ -477,8 +481,8 @@ def solve_by(solver: Solver, law: Residual, problem: StepProblem, warm: WarmStar
         # the proof concerns the held contacts; without holding them a solution may exist
         outcome = replace(outcome, note=SQUEEZE if why == SQUEEZE else JAM if why == CONTRADICTED else UNSOLVED)
     if outcome.status == SOLVED and not why:
-        # eliminating held tangents removes nearly equal rows of other contacts, although these contacts may slip: judge
-        # the rows before elimination
+        # elimination of held tangents also removes nearly equal rows of contacts that may slip: judge the rows before
+        # elimination
         outcome = replace(outcome, residual=law(whitened.rho, whitened.c, whitened.roundoff, mu, f, HEAP))
         if not outcome.residual <= TOLERANCE:
             outcome = replace(outcome, status=INACCURATE, note=INEXACT)

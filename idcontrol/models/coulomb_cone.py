@@ -39,36 +39,36 @@ from idcontrol.types import Array, Integers
 
 STARTS: Final = 50
 """Number of starting points of Newton's method: the last modes, the modes at zero impulse, compliant ground, then
-random modes. Every other start is `bold`. All starts together take one to two milliseconds at four contacts.
+random modes. Every second start is `bold`. With four contacts, all starts together take one to two milliseconds.
 """
 FEW: Final = 12
 """Number of contacts up to which Newton's method starts on compliant ground and from random modes. With more contacts,
-where such starts are slow and rarely succeed, it starts from the result of alternating directions.
+these starts are slow and rarely succeed; the result of alternating directions is then the start.
 """
 RESTARTS: Final = 12
 """Number of solutions of the friction LCP from which Newton's method starts; for all but the first, the tangents are
 rotated by random angles.
 """
 STEEPER: Final = (1.05, 1.2)
-"""Factors on the friction coefficients for the last attempt: a problem with more friction is solved, and the friction
-is then reduced. With more friction, contacts that creep by micrometres per second stick.
+"""Factors on the friction coefficients in the last attempt. It solves a problem with more friction, in which contacts
+stick that otherwise creep at micrometres per second, and then reduces the friction.
 """
 EASINGS: Final = 5
 """Number of steps in which the additional friction is reduced."""
 STEPS: Final = 20
-"""Limit of Newton steps from one starting point. Most starts need two to six."""
+"""Largest number of Newton steps from one starting point. Most starts need two to six."""
 FIRM: Final = 1e-8
 """Compliance of the ground, relative to a contact's mean mobility, at which Newton's method changes to rigid ground.
 The continuation starts with a compliance equal to the mobility.
 """
 CAUTION: Final = 0.03
-"""Factor r of f - r u during the continuation (Alart & Curnier 1991; any r > 0 states the same law). With this value
-153 of 160 boxes between two fingers are solved; with r = 1, only 99.
+"""Factor r of f - r u during the continuation (Alart & Curnier 1991). Any r > 0 states the same law. With this value
+153 of 160 problems of a box between two fingers are solved; with r = 1, only 99.
 """
 CONTINUED: Final = 400
-"""Limit of Newton steps in the continuation: three times the median for these boxes."""
+"""Largest number of Newton steps in the continuation: three times the median in these 160 problems."""
 PENALTIES: Final = (0.3, 0.1, 1.0, 0.03)
-"""Penalties of the alternating directions, relative to a contact's mean mobility, tried one after the other."""
+"""Penalties of the alternating directions, relative to a contact's mean mobility; they are tried in this order."""
 ROUNDS: Final = 50
 """Rounds at each penalty; the number doubles each time all penalties have been tried."""
 RELAXED: Final = 1.6
@@ -81,19 +81,19 @@ unique, the first Newton step takes the smallest impulses, later steps stay clos
 vanishes from step to step.
 """
 REFINEMENTS: Final = 5
-"""Limit of Newton steps with exact velocities, if an answer misses the tolerance without them."""
+"""Largest number of Newton steps with exact velocities, for an answer that misses the tolerance without these steps."""
 FINE: Final = 1e-12
-"""Value of `PROXIMAL` for steps with exact velocities: the error that it causes is within rounding even if rows are
-nearly dependent.
+"""Value of `PROXIMAL` for steps with exact velocities. Its error is within rounding even if rows are nearly dependent.
 """
 EXACT: Final = 1e-12
 """Residual at which Newton's method stops."""
 RESTS: Final = 1e-6
 """Speed below which a contact is at rest, relative to its speed at zero impulse plus the speed that impulses add."""
 PRESSED: Final = 10.0
-"""Impulses that exceed the smallest impulses with the same motion by this factor are reduced if the cones allow it."""
+"""Impulses are reduced, if the cones allow it, when they exceed the smallest impulses with the same motion by this
+factor."""
 PROJECTIONS: Final = 200
-"""Limit of alternating projections in that reduction."""
+"""Largest number of alternating projections in this reduction."""
 NARROW: Final = 0.9
 """Fraction of the friction coefficient that these projections use."""
 IMMOVABLE: Final = 1e-12
@@ -121,8 +121,8 @@ class Cones(NamedTuple):
         fastest: Largest entry of c, not balanced [m/s].
         rho: The whitened rows, not balanced, shape (3 n, k).
         exact: Constants of the rows, not balanced, shape (3 n,) [m/s].
-        terms: Half of the number of terms in a velocity, so that the rounding bounds of this model leave a margin for
-            any judge.
+        terms: Half of the number of terms in a velocity. Half makes the rounding bounds of this model stricter than the
+            bounds of any later check.
     """
 
     G: Array
@@ -167,7 +167,7 @@ def _balanced(rho: Array, c: Array, roundoff: Array, mu: Array, arena: Arena) ->
     for i in range(n):
         largest = max(largest, size[i])
     for i in range(n):
-        # a contact that no impulse moves keeps a finite factor
+        # keep the factor finite for a contact that no impulse moves
         size[i] = 1.0 / np.sqrt(max(size[i], 1e-20 * largest)) if largest > 0.0 else 1.0
         friction[i] = 0.0 if mu[i] == np.inf else mu[i]
     for i in range(3 * n):
@@ -320,11 +320,11 @@ def _solve_large(A: Array) -> bool:  # pragma: no cover - compiled
 def _modes(p: Cones, f: Array, u: Array, bold: bool, m: Modes) -> None:  # pragma: no cover - compiled
     """Write the modes at f and u, for `_newton_step`.
 
-    Friction that does not change any slip acts with its full bound against the slip.
+    If friction cannot change the slip, it acts against the slip with its full bound.
 
     For a creeping contact, f - u does not show the direction of slip. If `bold`, the factor r of f - r u gives slip and
-    friction the same weight. This solves problems with creeping contacts and fails on others, so both versions are
-    tried alternately.
+    friction the same weight. The bold version solves problems with creeping contacts but fails on others, so both
+    versions are tried alternately.
     """
     n = m.kind.shape[0]
     for i in range(n):
@@ -366,7 +366,7 @@ def _newton(p: Cones, bold: bool, m: Modes, f: Array, arena: Arena) -> tuple[int
         steps += 1
         _velocities(p, trial, u)
         residual = _missed(p, trial, u, False)
-        if residual > max(TOLERANCE, 0.1 * best):  # not converged, unless the residual is rounding
+        if residual > max(TOLERANCE, 0.1 * best):  # not converged, unless the residual is within rounding
             residual = _missed(p, trial, u, True)
         _modes(p, trial, u, bold, m)
         stalls = best <= TOLERANCE and residual > 0.1 * best
@@ -387,11 +387,11 @@ def _newton(p: Cones, bold: bool, m: Modes, f: Array, arena: Arena) -> tuple[int
 def _firming(
     p: Cones, bold: bool, m: Modes, f: Array, arena: Arena
 ) -> tuple[int, float]:  # pragma: no cover - compiled
-    """Run `_newton` on compliant ground that becomes rigid step by step, for contacts that creep.
+    """Run `_newton` on compliant ground whose stiffness is increased step by step, for contacts that creep.
 
-    Two fingers that hold a box which does not fit exactly between them must slip, very slowly. The friction there is at
-    its limit μ f_N, and Newton's method converges only from velocities that differ from the solution by less than that
-    small slip. On compliant ground a spring replaces the slip.
+    If a box does not fit exactly between two fingers, the fingers must slip very slowly. Their friction is at its limit
+    μ f_N. Newton's method converges only from velocities that differ from the solution by less than this small slip. On
+    compliant ground a spring replaces the slip.
     """
     n3, at = f.shape[0], mark(arena)
     G, g, u = matrix(arena, n3, n3), vector(arena, n3), vector(arena, n3)
@@ -426,7 +426,7 @@ def _firming(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _onto_cones(mu: Array, part: float, f: Array) -> bool:  # pragma: no cover - compiled
-    """Project impulses onto cones with the fraction `part` of the friction.
+    """Project impulses onto cones with `part` times the friction coefficients.
 
     Returns True if the impulses were within the full cones.
     """
@@ -492,7 +492,7 @@ def _approach(p: Cones, penalty: float, rounds: int, f: Array, w: Array, arena: 
 def _sticking(p: Cones, f: Array, modes: Integers, u: Array) -> bool:  # pragma: no cover - compiled
     """Change sliding contacts without motion to sticking contacts.
 
-    Friction at the edge of the cone is one of many choices for a contact at rest.
+    For a contact at rest, friction at the edge of the cone is only one of many solutions.
 
     Args:
         p: The problem.
@@ -542,8 +542,8 @@ def _into_cones(p: Cones, f: Array) -> None:  # pragma: no cover - compiled
 def _settled(p: Cones, m: Modes, f: Array, arena: Arena) -> float:  # pragma: no cover - compiled
     """Project f onto its cones and refine it with exact velocities down to rounding; return the residual.
 
-    When impulses cancel, G and therefore the f of `_newton_step` have lost digits. Newton steps that solve for the
-    change of f have not.
+    When impulses cancel, G and therefore the f of `_newton_step` lose digits. Newton steps that solve for the change of
+    f keep them.
     """
     n, at = p.mu.shape[0], mark(arena)
     u = vector(arena, 3 * n)
@@ -590,10 +590,12 @@ def _rests(p: Cones, f: Array, u: Array, i: int) -> bool:  # pragma: no cover - 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _smallest_within(p: Cones, m: Modes, least: Array, arena: Arena) -> bool:  # pragma: no cover - compiled
-    """Overwrite `least` (3 n,) with the smallest impulses in the cones that keep contacts at rest; True on success.
+    """Overwrite `least` (3 n,) with the smallest impulses in the cones that keep contacts at rest.
+
+    Return True on success.
 
     Alternating projections (Boyle & Dykstra 1986) start at the smallest impulses without cones. The cones are narrowed
-    by a tenth, so that the iteration ends.
+    by a tenth, so that the projections end within the true cones after finitely many steps.
     """
     projection, owed, u = zeros(arena, least.shape[0]), zeros(arena, least.shape[0]), vector(arena, least.shape[0])
     for _ in range(PROJECTIONS):
@@ -615,10 +617,10 @@ def _smallest_within(p: Cones, m: Modes, least: Array, arena: Arena) -> bool:  #
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def _eased(p: Cones, m: Modes, f: Array, residual: float, arena: Arena) -> float:  # pragma: no cover - compiled
-    """Replace impulses f that keep contacts at rest by much smaller impulses with the same motion, if there are any.
+    """Replace impulses f that keep contacts at rest by much smaller impulses with the same motion, if these exist.
 
-    Fingers that hold a box may press with any force within their cones, and Newton's method may end with millions of
-    times the necessary force.
+    The fingers around a box may press with any force, and Newton's method may end with millions of times the necessary
+    force.
 
     Args:
         p: The problem.
@@ -724,10 +726,10 @@ def _try_starts(
 def _from_nothing(
     p: Cones, bold: bool, residual: float, m: Modes, f: Array, arena: Arena
 ) -> tuple[int, float]:  # pragma: no cover - compiled
-    """Replace f by the solution to which Newton's method converges from zero impulses and the modes `m`, if it does.
+    """Run Newton's method from zero impulses and the modes `m`; replace f by the solution if it converges.
 
-    The next time step also starts from zero impulses, so the choice among many impulses does not depend on the history.
-    Returns the number of steps and the residual.
+    The next time step also starts from zero impulses. If impulses are not unique, the choice therefore does not depend
+    on the history. Returns the number of steps and the residual.
     """
     z, u = zeros(arena, f.shape[0]), vector(arena, f.shape[0])
     m.share[:] = 0.0
@@ -758,7 +760,7 @@ def cone_kernel(
         active: In and out, the mode of each contact, tried first, shape (n,): bit 0 if the contact has an impulse, bit
             1 if it slides, higher bits the direction of its friction in units of 1/`TURN`.
         f: In: zero, or a start; with a start, compliant ground and random modes are not tried. Out: contact impulses,
-            shape (3 n,); zero if not solved.
+            zero if the problem is not solved. Shape (3 n,).
         arena: Arena for all arrays.
 
     Returns:
@@ -878,7 +880,7 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
 
 
 def solve_delassus(W: Array, q: Array, mu: Array) -> tuple[Outcome, Array]:
-    """Solve a problem that is given only by its Delassus operator, as in public collections of contact problems.
+    """Solve a problem that is defined by its Delassus operator alone, as in public collections of contact problems.
 
     Args:
         W: Delassus operator G = JM⁻¹Jᵀ, symmetric and positive semidefinite, shape (3 n, 3 n); contact i has the rows 3
@@ -887,7 +889,7 @@ def solve_delassus(W: Array, q: Array, mu: Array) -> tuple[Outcome, Array]:
         mu: Friction coefficients, finite, shape (n,).
 
     Returns:
-        The outcome of the solver, and the impulses, zero if not solved, shape (3 n,) [N s].
+        The outcome of the solver, and the impulses, shape (3 n,) [N s]; zero if the problem is not solved.
     """
     f = np.zeros(q.size)
     rho, c = _rows_of(W, q)

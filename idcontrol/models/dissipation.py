@@ -5,10 +5,10 @@ The consistent objective projects the free velocity onto the cone of velocities 
     min ½ (v_b - v°_b)ᵀ M_bb (v_b - v°_b)   s.t.   G_e v + φ̃/h ≥ 0,    rows of G_e: N_i ± μ_i S_i, N_i ± μ_i T_i
 
 The multipliers are the edge impulses η ≥ 0, with f_N = Σ η_e and f_S = μ (η_+S - η_-S). At most as many of them are
-nonzero as there are unknown velocities. With finite friction v⁺ is unique. Convexity has an artefact: a loaded contact
-that slides lifts off at μ max(|v_S|, |v_T|). Contacts with μ = 0 have one row. Contacts with μ = inf do not slip while
-they are closed (math.md, section 4.1). For a fixed set of sticking contacts v⁺ is unique, but more than one set may be
-consistent.
+nonzero as there are unknown velocities. With finite friction v⁺ is unique. The convex approximation has an artefact: a
+sliding contact lifts off at μ max(|v_S|, |v_T|). Contacts with μ = 0 have one row. Contacts with μ = inf do not slip
+while they are closed (math.md, section 4.1). For a fixed set of sticking contacts v⁺ is unique, but more than one set
+may be consistent.
 
 Variants: a unique distribution of impulses (`one_stage`), no slip (`no_slip_qp`), and the printed objective
 (`solve_printed`).
@@ -40,8 +40,8 @@ from idcontrol.solvers.status import INACCURATE, INFEASIBLE, RAY, SOLVED, TOLERA
 from idcontrol.types import Array, Booleans, Integers, Status
 
 SQUEEZED: Final = 0.1
-"""Speed at which contacts may yield in `one_stage`, relative to the speed that they should stop. In feasible problems
-contacts yield at no more than 1e-4 in this unit, in infeasible problems at about 1.
+"""Speed at which contacts may yield in `one_stage`, relative to the speed that their impulses should stop. In feasible
+problems contacts yield at no more than 1e-4 in this unit, in infeasible problems at about 1.
 """
 
 OPENING = 1e-7
@@ -58,15 +58,16 @@ EPSILON: Final = 1e-6
 """δ of `one_stage`, relative to the mean diagonal entry of ρρᵀ."""
 
 DEPENDENT: Final = 1e-6
-"""A held row of `one_stage` counts as dependent if its remainder is below this fraction of δ; δ separates equal rows.
+"""A held row of `one_stage` counts as dependent if its remainder is below this fraction of δ; δ makes equal rows
+distinct.
 """
 
 MOST_CONTACTS = 1000
-"""Limit of contacts of `one_stage`, whose matrix is square in the number of rows."""
+"""Largest number of contacts for `one_stage`; its matrix is square in the number of rows."""
 
 
 class _Edges(NamedTuple):
-    """Rows of friction edges, each divided by sqrt(1 + μ²), so that all are comparable.
+    """Rows of friction edges, each divided by sqrt(1 + μ²) to make all rows comparable.
 
     Attributes:
         rows: N + slope (S or T), shape (e, k).
@@ -159,7 +160,7 @@ def edge_lcp_kernel(
             if edge < 4:
                 f[(1 + edge // 2) * n + i] += edges.slope[row] * value
     if answer.method == ACTIVE_SET:
-        # large multipliers may satisfy the law only in doubled precision; their sums in double precision may then
+        # large multipliers may satisfy the law only in doubled precision, and their sums in double precision may
         # violate it
         v = vector(arena, 3 * n)
         gram_residual_doubled(rho, c, roundoff, f, answer.y, v, arena)
@@ -334,9 +335,10 @@ def solve_printed(problem: StepProblem, warm: WarmStart | None = None) -> StepSo
 
         min ½ |x + p|²   s.t.   y in the friction pyramids,   ρ_N x + N v° + φ/h ≥ 0
 
-    In forward mode the objective is the kinetic energy with all listed contacts, so a foot about to land is stopped in
-    the air. In inverse mode it is the momentum of the base with fixed joints, so resting feet are predicted to brake a
-    walking base (math.md, section 7.2). Unlike `solve`, this objective is **not** the inverse of a contact model.
+    In forward mode the objective is the kinetic energy with all listed contacts; a foot shortly before touchdown is
+    stopped in the air. In inverse mode the objective is the momentum of the base with fixed joints; resting feet are
+    predicted to brake a walking base (math.md, section 7.2). Unlike `solve`, this objective is **not** the inverse of a
+    contact model.
 
     Soft bilateral rows are dampers folded into M and κ, so ½ (row v⁺)² / C is part of the kinetic energy for any
     target. As C → 0 the solution therefore equals the solution with a rigid row only if the target is zero.

@@ -1,6 +1,7 @@
 r"""Stage II: contact impulses that give the same motion with the smallest torque (math.md, section 7.4).
 
-In y = (f_N, f_S, f_T) the torque is affine, ``hτ(y) = hτ(y₁) + Lτ (y - y₁)`` with ``Lτ = M_qb M_bb⁻¹ J_bᵀ - J_qᵀ``, and
+The torque is affine in y = (f_N, f_S, f_T), ``hτ(y) = hτ(y₁) + Lτ (y - y₁)`` with ``Lτ = M_qb M_bb⁻¹ J_bᵀ - J_qᵀ``.
+Stage II solves
 
     minimize ½ |hτ(y) - hτ_ref|² + ½ |targets(y)|² + ½ Σ w_i |y_i|²
     s.t.     J_bᵀ y = J_bᵀ y₁                          v⁺ is kept
@@ -73,8 +74,8 @@ section 7.4).
 """
 
 MET = 1e-9
-"""Allowance for rounding by which motor impulses may exceed their bounds, relative to the distance between both bounds;
-if there is only one bound, relative to that bound.
+"""Allowance for rounding by which motor impulses may exceed their bounds, relative to the distance between both bounds
+or, with a single bound, relative to this bound.
 """
 
 KEPT = 1e-8
@@ -83,8 +84,8 @@ generators cannot span (math.md, section 7.4).
 """
 
 PARTING: Final = 1e-3
-"""Opening speed, as a fraction of v_tol, above which a contact with unbounded friction counts as open. No normal force
-bounds the friction of such a contact, so a foot that opens slowly could transmit any force.
+"""Opening speed, as a fraction of v_tol, above which a contact with unbounded friction counts as open. Since no normal
+force bounds its friction, a slowly opening foot could otherwise transmit any force.
 """
 
 MANY_CONTACTS = 2
@@ -93,13 +94,13 @@ MANY_CONTACTS = 2
 """
 
 TURNS = 40
-"""Limit of turns to other faces of the cones, with many contacts. If the faces can give the motion, at most eight turns
-are needed. Up to one turn per five contacts is allowed; these turns take less time than the full program.
+"""Largest number of turns to other faces of the cones, with many contacts. If the faces can give the motion, at most
+eight turns are needed. At most one turn per five contacts is allowed; these turns take less time than the full program.
 """
 
 WORTH = 100
-"""If the faces cannot give the motion, the turns seldom end. With fewer contacts than this the full program is then
-solved immediately, which is faster. With more contacts, one more turn per five contacts is allowed.
+"""If the faces cannot give the motion, the turns seldom converge. With fewer contacts than this, the full program is
+then solved immediately because it is faster. With more contacts, one additional turn per five contacts is allowed.
 """
 
 
@@ -284,7 +285,7 @@ def _facets(
 ) -> int:  # pragma: no cover - compiled
     """Write rows A z ≥ least that keep ξ + waysᵀ z within the cones of `_allowed`; return their number.
 
-    A row that no z changes is set to zero: its rounding error would make the program unbounded.
+    A row that does not depend on z is set to zero: its rounding error would make the program unbounded.
     """
     d, rows = 0, 0
     for i in range(mu.shape[0]):
@@ -313,7 +314,7 @@ def _facets(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def into_cones(mu: Array, held: Booleans, y: Array) -> None:  # pragma: no cover - compiled
-    """Remove from y (3 n,) what rounding put outside the contacts' pyramids; a `held` contact may only press.
+    """Move impulses y (3 n,) from outside their pyramids back into them; a `held` contact may only press.
 
     The rounding error is relative to the largest impulses, so it may exceed the impulses of lightly loaded feet.
     """
@@ -331,10 +332,10 @@ def into_cones(mu: Array, held: Booleans, y: Array) -> None:  # pragma: no cover
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _keeps(w: Whitened, y: Array, x: Array, longest: float, arena: Arena) -> bool:  # pragma: no cover - compiled
-    """True if ρᵀy is the motion x, with an error relative to the length of x or, if larger, to a typical length.
+    """True if ρᵀy equals the motion x, with an error relative to the length of x or, if larger, to a typical length.
 
-    The typical length is that of a motion that stops the fastest contact; in a much shorter x the error is rounding.
-    `longest` is the square of the longest column of ρ.
+    The typical length is the length of a motion that stops the fastest contact. In a much shorter x the error is
+    rounding. `longest` is the square of the longest column of ρ.
     """
     fastest = 0.0
     for r in range(y.shape[0]):
@@ -415,7 +416,7 @@ def _scaled(
 def _longest_column(rho: Array, n3: int, arena: Arena) -> float:  # pragma: no cover - compiled
     """Return the square of the longest column of the first n3 rows."""
     squares, longest = zeros(arena, rho.shape[1]), 0.0
-    for r in range(n3):  # row by row, so that sums of columns do not wait for each other
+    for r in range(n3):  # row by row, so that the sums of all columns advance together
         for i in range(squares.shape[0]):
             squares[i] += rho[r, i] * rho[r, i]
     for square in squares:
@@ -633,7 +634,7 @@ def _objective(
         for j in range(i + 1):
             H[i, j] = H[j, i] = dot(turned[i], turned[j]) / typical
         H[i, i] += RIDGE
-    # so far the ridge is on |ξ|²; the ridge on y differs in a load ramp, or if edges share a normal component
+    # so far the ridge is on |ξ|²; the ridge on |y|² differs in a load ramp, or if edges share a normal component
     if extra.any() or B.weight.any():
         n, more = extra.shape[0], matrix(arena, free, d)
         more[:] = 0.0
@@ -726,7 +727,7 @@ def _share(
     typical = 0.0
     for a in range(p):
         typical += dot(torque.matrix[a], torque.matrix[a])
-    typical = typical / n3 if typical > 0.0 else 1.0  # otherwise no contact transmits a torque
+    typical = typical / n3 if typical > 0.0 else 1.0  # if it is zero, no contact transmits a torque
     if d > MANY_CONTACTS * (k + p) and _share_among_many(w, cones, bounds, x, torque, typical, cone, out, arena):
         return True
     B = _generators(cone, cones.mu, d, arena)
@@ -768,8 +769,8 @@ def share_kernel(
                 impulse[a] = torque.constant[a] + dot(torque.matrix[a], out)
             if within(bounds, impulse):
                 return True
-        # targets weigh a million times as much as torques, so the motion may lose digits if the cones barely contain a
-        # solution: solve without targets
+        # targets have a million times the weight of torques, so the motion may lose digits if the cones barely contain
+        # a solution: solve without targets
     return bool(_share(w, cones, bounds, x, torque, out, arena))
 
 

@@ -1,7 +1,7 @@
 """The forward problem of one step, compiled: torques are known, no velocity is prescribed.
 
-Plants step with it, and a controller predicts an impact with it. A model provides an `Attempt`; steps that the attempt
-does not solve are passed to the model's Python function in `idcontrol.models`.
+Plants use it for every step, and controllers to predict impacts. A model provides an `Attempt`. If the attempt does not
+solve a step, the model's Python function in `idcontrol.models` solves it.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ from idcontrol.solvers.status import INACCURATE, SOLVED, TOLERANCE
 from idcontrol.types import Array, Integers
 
 RESTARTS: Final = 12
-"""Number of covering vectors to try after a failure, or the number of contacts if that is larger. If the first vector
-missed a solution, one in four of these vectors finds it; with dozens of contacts, one in twenty.
+"""Number of covering vectors to try after a failure; the number of contacts, if larger, replaces it. If the first
+vector missed a solution, one in four of these vectors finds it; with dozens of contacts, one in twenty.
 """
 SPREAD: Final = 1.5
 """Log-normal spread of the entries of these covering vectors."""
@@ -43,8 +43,8 @@ INSIDE: Final = 1.0 - 1e-6
 """Fraction of the friction pyramid within which a contact sticks in these systems."""
 
 MOST_RETRIED: Final = 64
-"""Limit of contacts for restarts and for the search over modes. With more contacts, one run takes a second, and the
-search completes too few branches.
+"""Largest number of contacts for restarts and for the search over modes. With more contacts, one run takes a second,
+and the search completes too few branches.
 """
 
 
@@ -125,7 +125,7 @@ def assemble(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def balance_contacts(lcp: FrictionLcp, rho: Array) -> None:  # pragma: no cover - compiled
-    """Balance with one factor per contact, from its rows `rho` (3 n, k), so that its cone keeps its shape.
+    """Balance with one factor per contact, computed from the rows `rho` (3 n, k); each cone keeps its shape.
 
     math.md, section 13.2, uses one factor for all contacts. One factor per contact also handles very different masses,
     and takes a tenth fewer pivots.
@@ -202,10 +202,10 @@ def _roundoff(problem: Unbalanced, f: Array, y: Array, i: int) -> float:  # prag
 
 @njit(cache=True, error_model="numpy")
 def judged(problem: Unbalanced, f: Array, arena: Arena) -> float:  # pragma: no cover - compiled
-    """Return the residual of impulses f (3 n,): their violation of the law or, if larger, their `lost` fraction.
+    """Return the violation of the law by impulses f (3 n,) or, if larger, the fraction `lost` to rounding.
 
     The residual of the LCP's unknowns would be different: in balanced units the velocity of a heavy body is scaled like
-    its momentum, and two opposite edges may cancel beyond the digits of each edge.
+    its momentum, and the sum of two opposite edges may be smaller than the rounding error of each edge.
     """
     at, k = mark(arena), problem.rho.shape[1]
     y = zeros(arena, k)
@@ -223,7 +223,7 @@ def violation(problem: Unbalanced, f: Array, y: Array) -> float:  # pragma: no c
     """Return the largest violation of the law, scaled per contact (math.md, section 13.3).
 
     A velocity is relative to its value at zero impulse plus the net change. An impulse is relative to the largest
-    impulse of its contact, or to the impulse that causes that velocity. A fast, distant or heavy contact therefore
+    impulse of its contact, or to the impulse that causes the velocity unit. A fast, distant or heavy contact therefore
     cannot hide a violation elsewhere.
 
     Args:
@@ -287,7 +287,7 @@ def contact_impulses(lcp: FrictionLcp, z: Array, f: Array) -> None:  # pragma: n
 
 @njit(cache=True, inner=True, error_model="numpy")
 def on_support(lcp: FrictionLcp, members: Integers, z: Array, arena: Arena) -> bool:  # pragma: no cover - compiled
-    """Write the z with w = Qz + r = 0 at `members` and z = 0 elsewhere; return False if no such z exists."""
+    """Write z with w = Qz + r = 0 at `members` and z = 0 elsewhere; return False if no such z exists."""
     Q, r, scale = lcp.Q, lcp.r, lcp.scale
     count, at = members.shape[0], mark(arena)
     A = matrix(arena, count, count + 1)
@@ -309,7 +309,7 @@ def on_support(lcp: FrictionLcp, members: Integers, z: Array, arena: Arena) -> b
 def _refined(problem: Unbalanced, residual: float, f: Array, arena: Arena) -> float:  # pragma: no cover - compiled
     """Bring sticking contacts with an impulse to rest, by the smallest change of f; return the residual.
 
-    Pivoting does not resolve velocities that differ by less than 1e-12 of the fastest approach.
+    Pivoting cannot distinguish velocities that differ by less than 1e-12 of the fastest approach.
     """
     at, n, rho = mark(arena), problem.mu.shape[0], problem.rho
     k = rho.shape[1]
@@ -398,7 +398,7 @@ def restarted(lcp: FrictionLcp, problem: Unbalanced, f: Array) -> tuple[int, int
     rng, pivots, n = np.random.default_rng(0), 0, problem.mu.size
     best, least, z = np.zeros_like(f), np.inf, np.empty(lcp.r.size)
     for _ in range(max(RESTARTS, n)):
-        # a positive factor on each variable has the same effect on the path as a different covering vector
+        # a positive factor on each variable changes the path in the same way as a different covering vector
         factors = lcp.scale * np.exp(rng.normal(scale=SPREAD, size=z.size))
         status, more, residual = solve_lcp(lcp._replace(scale=factors), problem, 0.0, z, f, HEAP)
         pivots += more

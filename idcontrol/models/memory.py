@@ -46,7 +46,7 @@ def recall(memory: Memory, identity: Integers, arena: Arena) -> Integers:
     at = 0
     for i in range(n):
         active[i] = 0
-        # contacts keep about the same order from step to step: each lookup starts at the end of the previous lookup
+        # contacts keep about the same order from step to step, so each lookup starts where the previous lookup ended
         for _ in range(count):
             if at >= count:
                 at = 0

@@ -2,13 +2,13 @@ r"""Contact without slip as a linear complementarity problem (math.md, section 4
 
     0 ≤ f_N ⊥ N v⁺ + φ/h ≥ 0,    S v⁺ = 0,    T v⁺ = 0
 
-S and T are the rows of the closed contacts. A contact that opens loses its tangential rows, a contact that then presses
-regains them, and the step is solved again (`idcontrol.models.sticking`). FIND-INDICES selects independent tangential
-rows, and a Gram-Schmidt eliminates them from the whitened problem. The remaining LCP(N v° + φ/h, ρρᵀ) has one column
-per unknown velocity; it is solved by principal pivoting, then the dual active set, then Lemke's method. Friction
-coefficients are not used.
+S and T are the rows of the closed contacts. A contact that opens loses its tangential rows; if it then presses, it
+regains them. The step is solved again after each change (`idcontrol.models.sticking`). FIND-INDICES selects independent
+tangential rows, and Gram-Schmidt orthogonalization eliminates them from the whitened problem. The remaining LCP(N v° +
+φ/h, ρρᵀ) has one column per unknown velocity; it is solved by principal pivoting, then the dual active set, then
+Lemke's method. Friction coefficients are not used.
 
-Only v⁺ is a prediction of this model, its impulses are not. Dependent tangential rows get no impulse, and on uneven
+This model predicts only v⁺, not the impulses. Dependent tangential rows get no impulse, and on uneven
 ground the selected rows carry the robot with forces of several thousand newtons (math.md, section 4.3). Redistribute
 the impulses with `idcontrol.models.distribution.smallest_torque` before use.
 
@@ -51,8 +51,8 @@ from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE, 
 from idcontrol.types import Array, Booleans, Integers, Status
 
 SLIP_SPEED: Final = 1e-6
-"""Slip of a closed contact above which the slip is reported. A normal velocity that no impulse can change may also fall
-short of zero by this amount (math.md, section 4.3) [m/s].
+"""Slip of a closed contact above which it is reported [m/s]. It is also the tolerance for a negative normal velocity
+that no impulse can change (math.md, section 4.3).
 """
 
 _OPEN: Final = 1e-7
@@ -89,8 +89,8 @@ def _normal_lcp(
     if dual:
         answer: RowLcpAnswer = project_kernel(rho, r, roundoff, arena)
         if answer.status == INFEASIBLE:
-            # if elimination leaves a normal row few digits, the row may seem to contradict its neighbours; principal
-            # pivoting returns a solution with a checked residual
+            # after elimination a normal row may have few digits and seem to contradict its neighbours; principal
+            # pivoting then returns a solution with a checked residual
             answer = psd_lcp_kernel(rho, r, roundoff, start[:0], arena)
     else:
         answer = psd_lcp_kernel(rho, r, roundoff, start, arena)
@@ -138,7 +138,7 @@ def _candidates(rigid: int, stick: Integers, active: Integers, arena: Arena) -> 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _opening(rho: Array, c: Array, roundoff: Array, x: Array, row: int) -> float:  # pragma: no cover - compiled
-    """Return the velocity ``c + ρ x`` above which a contact is open: a fraction of its unit plus rounding bounds."""
+    """Return the velocity ``c + ρ x`` above which a contact is open: a fraction of its unit, plus rounding bounds."""
     change, size = 0.0, abs(c[row])
     for d in range(x.shape[0]):
         change += rho[row, d] * x[d]
@@ -162,8 +162,8 @@ def _missed(
 ) -> float:  # pragma: no cover - compiled
     """Return the violation of 0 ≤ f_N ⊥ N v⁺ + φ/h ≥ 0 by the impulses, including the digits lost in elimination.
 
-    A contact that certainly opens must have no friction; another contact without a normal impulse must have nearly no
-    friction. Each contact is scaled separately (math.md, section 13.3).
+    A contact that certainly opens must have no friction; any other contact without a normal impulse must have nearly
+    none. Each contact is scaled separately (math.md, section 13.3).
 
     Args:
         rho: As in `no_slip_kernel`.
@@ -213,7 +213,7 @@ def _reduce(
 ) -> None:  # pragma: no cover - compiled
     """Write the normal rows after eliminating the held rows, their constants, and rounding bounds.
 
-    A row that elimination has used up is zero, because no impulse changes that normal velocity.
+    A row without remainder after elimination is set to zero: no impulse changes its normal velocity.
     """
     n = reduced.shape[0]
     assign_rows(reduced, rho[:n])
@@ -291,7 +291,7 @@ def _all_impulses(
 def _largest_slip(
     rho: Array, c: Array, roundoff: Array, f: Array, w: Array, x: Array, closed: Booleans, stick: Integers
 ) -> float:  # pragma: no cover - compiled
-    """Return the largest velocity of a row that should hold, as defined in `no_slip_kernel`."""
+    """Return the largest velocity of the rows that should hold (see `no_slip_kernel`)."""
     n, slip = closed.shape[0], 0.0
     for i in range(n):
         least = _OPEN * (abs(c[i]) + abs(w[i] - c[i]))
@@ -327,10 +327,11 @@ def no_slip_kernel(
         arena: Arena for all arrays.
 
     Returns:
-        Status number, iterations, residual, and the largest velocity of a row that should hold. Such rows are tangents
-        of closed contacts that stay closed, rigid rows, and the normal of a contact that opens although its tangents
-        hold. The velocity is 0 if it is within the solvers' tolerance, relative to the row's speed at zero impulse plus
-        the speed that impulses add. With status INACCURATE the impulses have the smallest known residual.
+        Status number, iterations, residual, and the largest velocity of the rows that should hold. These rows are
+        tangents of closed contacts that stay closed, rigid rows, and normals of contacts that open although their
+        tangents hold. A velocity is relative to the row's speed at zero impulse plus the speed that impulses add;
+        within the solvers' tolerance it counts as 0. With status INACCURATE the impulses have the smallest known
+        residual.
     """
     n, k = closed.shape[0], rho.shape[1]
     stick, start, count = indices(arena, n), indices(arena, k), 0
@@ -375,10 +376,9 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
 
     The status is REPAIRED if closed contacts slip, or a rigid bilateral row is violated, by more than 1e-6 m/s: the
     prescribed velocities conflict with the footholds (math.md, section 4.3). The status is also REPAIRED if a contact
-    has no consistent state: if stuck it would lift off, and if slipping it would press. It then sticks without normal
-    force. With the note `INEXACT`,
-    REPAIRED means that a contact obeys its law to fewer digits than the tolerance. FALLBACK, with the note
-    ``"squeeze"`` and zero impulses, means that no impulses can keep the contacts apart.
+    has no consistent state: it would lift off if it stuck, and press if it slipped. It then sticks without normal
+    force. With the note `INEXACT`, REPAIRED means that a contact obeys its law to fewer digits than the tolerance.
+    FALLBACK, with the note ``"squeeze"`` and zero impulses, means that no impulses can keep the contacts apart.
 
     Args:
         problem: The step; forward or inverse. A contact is closed if its gap is at most `CLOSED_GAP`.
@@ -425,8 +425,7 @@ def solve_whitened(
 def normal_velocities(problem: StepProblem, whitened: Whitened, warm: WarmStart | None) -> Array | None:
     """Return the velocities N v⁺ + φ/h of the n contacts by `solve_whitened`, shape (n,); None without a solution.
 
-    If the roles of contacts converge without a search, this takes half as long as `solve`, because v⁺ and the motor
-    impulses are not computed.
+    v⁺ and the motor impulses are not computed. This takes half as long as `solve` if no search over roles is needed.
     """
     n, f = len(problem.contacts), np.zeros(whitened.rho.shape[0])
     active, closed = warm_bits(warm, problem.contacts), problem.contacts.gap <= CLOSED_GAP
@@ -456,7 +455,7 @@ class _Frame(NamedTuple):
         rho: Whitened rows, shape (3 n + e, k).
         c: Constants of the rows, shape (3 n + e,).
         roundoff: Rounding bounds of c, shape (3 n + e,).
-        most: Largest impulses of held rows, shape (3 n + e,); a contact that needs more yields.
+        most: Largest impulses of held rows, shape (3 n + e,); a contact yields if it needs more.
         terms: Number of terms in c.
         opening: Speed above which a contact opens, relative to its speed at zero impulse plus the speed that impulses
             add.
@@ -540,7 +539,7 @@ def frictionless(
         may: Contacts that may stick, shape (n,).
         dual: True for the dual active set instead of pivoting.
         rank_tolerance: Largest rank tolerance of the held rows.
-        most: Largest impulses of held rows, shape (3 n + e,), unbounded by default; a contact that needs more yields.
+        most: Largest impulses of held rows, shape (3 n + e,), unbounded by default; a contact yields if it needs more.
     """
     bound = np.full(whitened.c.size, np.inf) if most is None else most
     frame = _Frame(

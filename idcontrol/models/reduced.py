@@ -42,11 +42,11 @@ MOTION_RANK_TOLERANCE: Final = 1e-8
 """Relative length below which a direction of J_bᵀ depends on the other directions (math.md, sections 7.4 and 13.4)."""
 
 TORQUE_RANK_TOLERANCE: Final = 1e-13
-"""Relative length below which the remainder of a torque row is rounding."""
+"""Relative length below which the remainder of a torque row counts as rounding error."""
 
 LOST: Final = 1e-2
-"""A row is orthogonalized twice if no more than this fraction of its square remains, because the rounding error in the
-remainder is not orthogonal to the basis.
+"""A row is orthogonalized a second time if at most this fraction of its square remains. The rounding error in so short
+a remainder is not orthogonal to the basis.
 """
 
 INSIDE: Final = 1e-9
@@ -62,13 +62,13 @@ LEVEL: Final = 0.1
 """Slope at which a search along the path ends, relative to the slope at its start."""
 
 HALVINGS: Final = 20
-"""Limit of steps of that search."""
+"""Largest number of steps of the search along the path."""
 
 PRESSES: Final = 16
 """The half space of a pressing contact with unbounded friction."""
 
 HOLDS: Final = 32
-"""Face of that half space: the contact holds along its tangents and has no normal impulse."""
+"""Face of the half space `PRESSES`: the contact holds along its tangents and has no normal impulse."""
 
 
 class Reduced(NamedTuple):
@@ -197,7 +197,7 @@ def reduce_kernel(
 
     Args:
         rho: ρ, shape (3 n, k).
-        x: The motion, shape (k,). Components that the spans cannot give are dropped.
+        x: The motion, shape (k,). Components outside the spans are dropped.
         T: Torque of the impulses, shape (p, 3 n).
         t: Torque at zero impulse, shape (p,).
         cone: Edges of each contact's cone (`ALL_EDGES`), or `PRESSES`, shape (n,).
@@ -240,7 +240,7 @@ def reduce_kernel(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def impulses(reduced: Reduced, free: Array, out: Array) -> None:
-    """Write the impulses with the free coordinates (f,) into out (3 n,)."""
+    """Write the impulses at the free coordinates `free` (f,) into `out` (3 n,)."""
     for r in range(out.shape[0]):
         out[r] = reduced.moving[r]
     for j in range(free.shape[0]):
@@ -351,7 +351,7 @@ class ManyContacts(NamedTuple):
 
 
 class Multipliers(NamedTuple):
-    """Multipliers of the motion, shape (k,), and of the torque, shape (p,), and w y that results, shape (3 n,)."""
+    """Multipliers of the motion (k,) and of the torque (p,), and the product w y at these multipliers (3 n,)."""
 
     motion: Array
     torque: Array
@@ -389,7 +389,7 @@ def _slope(many: ManyContacts, now: Multipliers, to: Multipliers, step: float, f
 def turn_to_faces(
     many: ManyContacts, reduced: Reduced, now: Multipliers, z: Array, face: Integers, arena: Arena
 ) -> int:
-    """Move multipliers towards the solution on their current faces as long as the dual program decreases.
+    """Move multipliers towards the solution on their current faces, as far as the dual program decreases.
 
     Args:
         many: The whole program.
@@ -400,8 +400,8 @@ def turn_to_faces(
         arena: Arena for all arrays.
 
     Returns:
-        Number of faces that change at the multipliers of the solution; 0 means that it solves the whole program; -1 if
-        the dual program does not decrease along the path.
+        Number of faces that differ at the multipliers of the solution on the current faces. 0: this solution solves the
+        whole program. -1: the dual program does not decrease along the path.
     """
     n3, k = many.rho.shape
     n, p, R, basis, fixed = n3 // 3, z.shape[0], reduced.R, reduced.basis, reduced.along.shape[0]

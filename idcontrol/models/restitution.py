@@ -2,7 +2,7 @@ r"""Impacts that rebound: Poisson's restitution on all impulses of any contact m
 
 Contact models end a step without approach, so impacts are plastic. A step in which a contact closes faster than
 `SLOWEST` is solved in two phases. In compression, the model computes impulses f and v⁺ from the velocity v* without
-contact. Restitution returns the share e of the impulses, including friction,
+contact. In restitution, the share e of all impulses, including friction, acts again,
 
     v_e = v* + (1 + e) M⁻¹Jᵀf = v⁺ + e (v⁺ - v*)
 
@@ -19,7 +19,8 @@ rebounds along its tangents.
 The time step moves bodies with the velocity at its end, so with e = 1 a ball gains height in proportion to h. Dropped
 from 0.3 m, it rebounds 0.8 % higher at 1 ms, and 0.2 % higher at 0.2 ms.
 
-Source: Poisson's hypothesis as in Anitescu & Potra 1997, for all impulses instead of only the normal impulses.
+Source: Poisson's hypothesis as in Anitescu & Potra 1997, but applied to all impulses instead of only the normal
+    impulses.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def rebounding(model: ContactModel, restitution: float, impact: ContactModel | N
         model: Any contact model.
         restitution: Share e of the impulses that is returned, 0 (plastic) to 1.
         impact: Model that solves impacts, by default `model`; its steps must end without approach. On compliant ground
-            the end of a step is not the end of compression, so that another model is needed.
+            the end of a step is not the end of compression, so another model is needed.
 
     Raises:
         InputError: `restitution` is not between 0 and 1.
@@ -65,7 +66,7 @@ def rebounding(model: ContactModel, restitution: float, impact: ContactModel | N
         speed = contacts.N @ free - contacts.surface_velocity[: len(contacts)]
         fast = speed < -SLOWEST
         hits = fast & (problem.h * speed + contacts.gap < 0.0)
-        if not hits.any():  # compliant ground may brake a foot that closes only in the next step
+        if not hits.any():  # compliant ground may already brake a foot whose contact closes only in the next step
             return (rigid if fast.any() else model)(problem, warm)
         touching = replace(contacts, gap=np.where(hits, 0.0, np.maximum(contacts.gap, 0.0)))
         compressed = rigid(replace(problem, contacts=touching), warm)

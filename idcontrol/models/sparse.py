@@ -16,7 +16,7 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Integers, Status
 
 WORLD = -1
-"""Index that stands for the immovable world instead of a tree."""
+"""Index of the immovable world, where a tree is expected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +40,8 @@ class SparseProblem:
         damping: Normal damping, shape (n,) [N s/m].
         surface_velocity: Velocity of the surface in contact axes, subtracted from the relative velocity, shape (n, 3)
             [m/s].
-        impulses: Possible start of the search, shape (n, 3) [N s], as in `SparseSolution`: impulses of the last step,
-            zero for new contacts; None if unknown.
+        impulses: Impulses of the last step, zero for new contacts, in the order of `SparseSolution`, shape (n, 3) [N
+            s]. The search may start from them. None if unknown.
 
     Raises:
         InputError: Shapes do not fit, a tree does not exist, or the length of the step is not positive.
@@ -108,10 +108,10 @@ class SparseSolution:
         impulses: Normal, first and second tangential impulse of each contact, on body A, shape (n, 3) [N s].
         contact_velocity: Velocity of A relative to B and to the surface, contact axes, shape (n, 3) [m/s].
         status: SOLVED if the tolerance was reached; REPAIRED if the search ended earlier; FALLBACK if the input is not
-            finite (then v⁺ is v*, and the impulses are zero).
+            finite. With FALLBACK, v⁺ is v* and the impulses are zero.
         residual: Momentum error of the worst island (Castro, Permenter & Han 2022, eq. 24).
         iterations: Newton steps of the slowest island.
-        islands: Number of sets of trees that contacts couple.
+        islands: Number of islands, i.e. sets of trees that are coupled by contacts.
     """
 
     v_plus: Array

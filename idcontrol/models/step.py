@@ -18,7 +18,7 @@ PUSH_OUT_SPEED = 0.1
 """Largest speed at which penetration is corrected [m/s]: 5 mm at 1 ms would require 5 m/s (math.md, section 13.6)."""
 
 CLOSED_GAP = 1e-5
-"""Gap up to which a contact is closed [m]: only a closed contact may be held against slip or have drag."""
+"""Gap up to which a contact is closed [m]. Only closed contacts may be held against slip or have drag."""
 
 SQUEEZE: Final = "squeeze"
 """Note: a certificate proves that no free velocity keeps the contacts apart."""
@@ -149,7 +149,7 @@ class StepSolution(msgspec.Struct, frozen=True, kw_only=True):
         residual: Relative complementarity residual (math.md, section 13.3).
         iterations: Pivots or passes of the solver.
         regularization: Ridge on the diagonal, relative to the diagonal; 0 unless the exact problem failed or the model
-            itself regularizes.
+            always regularizes.
         note: Reason for the status, e.g. ``"squeeze"``; empty if the first attempt succeeded.
         warm: Warm start of the next step.
     """

@@ -1,11 +1,11 @@
-"""Which contacts with infinite friction stick (math.md, section 4.1).
+"""Search for the contacts with infinite friction that stick (math.md, section 4.1).
 
 A contact with a normal impulse sticks, an opening contact does not, and any other contact keeps its role. Roles are
 tried until they are consistent. If the roles cycle, sets of sticking contacts are searched; the search covers all sets
 of up to six contacts. A consistent set may not exist, for example between two fingers: a contact presses if it may
-slip, and would lift off if it stuck. The limit μ → ∞ decides: the normal force that provides a fixed friction force
-falls as 1/μ, so such a contact holds along its tangents with a vanishing normal force. (Without friction, a box would
-slide out of the hand that holds it.)
+slip, and would lift off if it stuck. The limit μ → ∞ then decides: for a fixed friction force, the necessary normal
+force falls as 1/μ. Such a contact therefore holds along its tangents with a vanishing normal force. (Without friction,
+a box would slide out of the hand.)
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from idcontrol.solvers.rank import HELD_RANK_TOLERANCE
 from idcontrol.types import Booleans
 
 MOST: Final = 64
-"""Limit of sets of sticking contacts in a search: the number of all sets of six contacts. A set takes about 5 µs
-without sliding contacts.
+"""Largest number of sets of sticking contacts in a search: the number of all subsets of six contacts. Each set takes
+about 5 µs without sliding contacts.
 """
 
 MANY: Final = 12
-"""Limit of contacts for a search: for more contacts, `MOST` sets cover hardly any of the possibilities, and each set
-takes longer.
+"""Largest number of contacts for a search. With more contacts, `MOST` sets are only a small part of all sets, and each
+set takes longer.
 """
 
 SAME: Final = 1e-16
-"""Rank tolerance, on squares, of rows that are equal up to rounding."""
+"""Rank tolerance for rows that are equal up to rounding, relative to the squared length."""
 
 YIELD: Final = 1e-3
 """Speed above which a compliant contact does not stick, relative to the fastest velocity at zero impulse: its tangents
@@ -40,13 +40,13 @@ conflict, and yield. Other compliant contacts creep at 1e-4 or less in this unit
 """
 
 SLIGHT: Final = HELD_RANK_TOLERANCE**0.5
-"""Speed, in units of the row, up to which rows that were dropped as dependent may move; the note is then `MOVING`. To
-hold rows that differ by less would take large, useless forces (math.md, section 4.2). Rows that move faster count as
-independent.
+"""Speed, in units of the row, up to which rows dropped as dependent may move; the note is then `MOVING`. Rows that move
+faster count as independent. Holding rows with smaller differences would take large, useless forces (math.md, section
+4.2).
 """
 
 MOVING: Final = "rows that should hold move"
-"""Note: the roles are consistent, but rows that were dropped as nearly dependent move."""
+"""Note: the roles are consistent, but rows dropped as nearly dependent move."""
 UNSETTLED: Final = "the set of sticking contacts is undecided"
 """Note: the search ended before every set was decided."""
 CONTRADICTED: Final = "no set of sticking contacts is consistent"
@@ -71,9 +71,9 @@ class Attempt(NamedTuple, Generic[Answer]):
         solved: True if impulses were computed.
         presses: Contacts with a normal impulse, and excluded contacts that approach, shape (n,).
         parts: Contacts that open, shape (n,).
-        moves: Largest speed of the held rows, relative to their units: 0 if all rows hold, inf if a contact moves that
-            must not move; other values if nearly dependent rows were dropped.
-        impossible: True if a proof shows that no velocity holds these contacts without an approach of other contacts.
+        moves: Largest speed of the held rows, relative to their units. 0 if all rows hold; inf if a contact moves that
+            must not move; another value if nearly dependent rows were dropped.
+        impossible: True if it is proved that no velocity holds these contacts without an approach of other contacts.
             Every superset of the held contacts is then also impossible.
     """
 
@@ -91,7 +91,7 @@ friction at the remaining contacts. Held rows are independent to a rank toleranc
 """
 
 Look: TypeAlias = Callable[[Booleans], tuple[Answer | None, str]]
-"""Searches for a consistent set, first sets similar to a guess, shape (n,); returns the result of `search`."""
+"""Searches for a consistent set, beginning with sets similar to a guess (n,); returns the result of `search`."""
 
 
 def settle(
@@ -168,11 +168,11 @@ def result_of(scanned: tuple[Answer, int]) -> tuple[Answer | None, str]:
 
 
 def scan(attempt: Any, problem: tuple[Any, ...], may: Booleans, guess: Booleans) -> tuple[Any, int]:
-    """Search for a consistent set of sticking contacts among `may`, first sets similar to `guess`.
+    """Search for a consistent set of sticking contacts among `may`, beginning with sets similar to `guess`.
 
     Contacts of `may` that do not stick are excluded: they have no impulse, and must not approach without it. If all
-    other contacts are frictionless, v⁺ is unique for a fixed set, so a set that contradicts its v⁺ is excluded for
-    certain. If no velocity satisfies a set, no superset is possible. A set whose rows contradict each other by less
+    other contacts are frictionless, v⁺ is unique for a fixed set; a set that contradicts its v⁺ is then excluded for
+    certain. If no velocity satisfies a set, no superset is possible. A set with rows that contradict each other by less
     than `SLIGHT` is the answer only if no other set is consistent. Compiled and interpreted attempts share this
     function.
 
@@ -217,7 +217,7 @@ def scan(attempt: Any, problem: tuple[Any, ...], may: Booleans, guess: Booleans)
 
 @njit(cache=True)
 def sets(may: Booleans, guess: Booleans) -> Booleans:  # pragma: no cover - compiled
-    """Return up to `MOST` subsets of `may` (n,), shape (sets, n), most similar to `guess` first.
+    """Return up to `MOST` subsets of `may` (n,), shape (sets, n), in decreasing similarity to `guess`.
 
     For more than `MANY` contacts no subset is returned.
     """

@@ -2,9 +2,9 @@ r"""Viscous friction: drag along the tangents in proportion to slip (math.md, se
 
     M (v⁺ - v) = h f + Nᵀf_N - h Sᵀ D (S v⁺ - s) - h Tᵀ D (T v⁺ - t),     0 ≤ f_N ⊥ N v⁺ + φ/h ≥ 0
 
-with D = diag μ_v and (s, t) the velocity of the surface. Friction is not an unknown, so the remaining problem is
-frictionless: implicit drag is a damper in the inertia, ``M̃ = M + h (SᵀDS + TᵀDT)``, and explicit drag (at the initial
-velocity v) is a known force.
+with D = diag μ_v and (s, t) the velocity of the surface. Drag is not an unknown, so the remaining problem is
+frictionless. Implicit drag is a damper in the inertia, ``M̃ = M + h (SᵀDS + TᵀDT)``; explicit drag, at the initial
+velocity v, is a known force.
 
 The coefficient μ_v is `Contacts.damping` [N s/m], finite; friction coefficients are not used. A contact whose initial
 gap exceeds `CLOSED_GAP` has no drag.
@@ -70,9 +70,9 @@ def solve(
 def _exact(problem: StepProblem, whitened: Whitened, solution: StepSolution) -> bool:
     """True if momenta balance, and normal velocities obey their law with a margin, or up to rounding.
 
-    The drag that nearly stops a light body is the product of a large coefficient and a small slip, whose rounding error
-    it enlarges. In units of M̃ the damped motion hides errors elsewhere, so errors above the rounding of the velocities
-    are judged in units of M.
+    If drag nearly stops a light body, it is the product of a large coefficient and a small slip, and the coefficient
+    magnifies the rounding error of the slip. In units of M̃ the damped motion would hide errors elsewhere. Errors above
+    the rounding of the velocities are therefore judged in units of M.
     """
     f, v = solution.impulses.T.ravel(), solution.v_plus
     f_n = f[: len(problem.contacts)]

@@ -95,7 +95,7 @@ def whiten_rows_kernel(
         v_free[free[i]] = x[i]
     for j in range(fixed.shape[0]):
         v_free[fixed[j]] = b[j]
-    # apply L⁻¹ to all rows in one pass, as columns, so that no sum waits for the previous term
+    # apply L⁻¹ to all rows in one pass, as columns: the sums are independent, so none waits for its previous term
     white = matrix(arena, k, rows)
     for i in range(k):
         for r in range(rows):
@@ -122,8 +122,8 @@ def _write_roundoff(w: Whitened, white: Array, arena: Arena) -> None:  # pragma:
     """Write the rounding bounds of c, ``w.roundoff``; `white`, the transpose of ρ, is overwritten.
 
     The bounds cover the terms of ``J v°`` and of the momenta before cancellation, and the error of Cholesky factors
-    (Higham 2002, section 10.1). Terms that callers add to c get no bound of their own: a term that cancels c is about
-    as large as c, so the bounds cover its rounding.
+    (Higham 2002, section 10.1). Terms that callers add to c need no separate bound: a term that cancels c is about as
+    large as c, so the bounds cover its rounding.
     """
     (rows, k), m, free, fixed = w.rho.shape, w.M.shape[0], w.free, w.fixed
     terms, factored = vector(arena, k), 0.0  # magnitudes of the terms of the momenta
@@ -194,7 +194,7 @@ def recover_kernel(w: Whitened, f: Array, arena: Arena) -> tuple[Array, Array]: 
         for i in range(m):
             s += w.M[j, i] * v_plus[i]
         impulse[a] = s
-    for r in range(f.shape[0]):  # row by row, so that sums of motors do not wait for each other
+    for r in range(f.shape[0]):  # row by row, so that the sums of all motors advance together
         if f[r] != 0.0:
             for a in range(p):
                 impulse[a] -= w.rows[r, w.fixed[a]] * f[r]
@@ -243,10 +243,10 @@ def recover(whitened: Whitened, f: Array) -> tuple[Array, Array]:
 def balances(
     M: Array, kappa: Array, J: Array, free: Integers, v: Array, f: Array
 ) -> bool:  # pragma: no cover - compiled
-    """True if the momentum of each free velocity balances with a margin, or all its terms are rounding.
+    """True if the momentum of each free velocity balances with a margin, or if all its terms are within rounding.
 
-    With a nearly singular inertia, impulses change velocities by much more than the result, which then has too few
-    digits.
+    With a nearly singular inertia, the velocity changes by impulses are much larger than their sum, which then has too
+    few digits.
 
     Args:
         M: Inertia, shape (m, m).
@@ -259,7 +259,7 @@ def balances(
     m, rows = v.size, f.size
     known, balance = np.abs(kappa), True
     pushed = np.zeros(m)
-    for r in range(rows):  # row by row, so that sums of velocities do not wait for each other
+    for r in range(rows):  # row by row, so that the sums of all velocities advance together
         for i in range(m):
             known[i] += abs(J[r, i] * f[r])
             pushed[i] += J[r, i] * f[r]
@@ -270,7 +270,7 @@ def balances(
             size += abs(M[i, j] * v[j])
             terms += abs(M[i, j]) * known[j] / M[j, j]
         missing -= pushed[i]
-        # at rest `size` is no more than the rounding error of the effects of momenta and impulses before they cancel
+        # at rest, `size` is at most the rounding error of momenta and impulses before they cancel
         balance = balance and (abs(missing) <= SLIGHT * size or size <= rounding(m + rows, terms))
     return balance
 
@@ -282,7 +282,7 @@ def _recover_finite(
     """Run `recover`; also return True if problem and results are finite, and True if momenta balance."""
     v_plus, impulse = recover_kernel(w, f, arena)
     finite = True
-    for speed in w.c:  # not finite if an entry of the row is not finite, even at zero velocity
+    for speed in w.c:  # a row with an entry that is not finite makes the sum not finite, even at zero velocity
         finite = finite and np.isfinite(speed)
     for speed in v_plus:
         finite = finite and np.isfinite(speed)
@@ -295,7 +295,7 @@ def _recover_finite(
 
 
 INEXACT: Final = "a contact obeys its law to fewer digits than the tolerance"
-"""Note: the impulses are kept although a contact misses the tolerance in its own scale; with zero impulses a robot
+"""Note: the impulses are kept although a contact misses the tolerance, scaled per contact. With zero impulses a robot
 would fall through the ground.
 """
 
@@ -303,13 +303,16 @@ UNBALANCED: Final = "the inertia is too nearly singular for momenta to balance"
 """Note: the velocities have too few digits compared with the changes by impulses."""
 
 COARSE: Final = 1e-3
-"""Limit for impulses that are not exact: they may leave this fraction of the fastest approach, and add energy up to
-this fraction of the sum of its terms.
+"""Limit for inexact impulses. They may leave this fraction of the fastest approach speed, and may add energy up to this
+fraction of the sum of the energy's terms.
 """
 
 
 def _better_than_none(whitened: Whitened, f: Array, n: int) -> bool:
-    """True if impulses f nearly stop n contacts and do no work; an answer that has lost its digits violates both."""
+    """True if impulses f nearly stop n contacts and do no work.
+
+    An answer without correct digits violates both conditions.
+    """
     x = whitened.rho.T @ f
     velocity, taken = whitened.c[:n] + whitened.rho[:n] @ x, float(f @ whitened.c)
     through = -velocity.min(initial=0.0) <= COARSE * -whitened.c[:n].min(initial=0.0)
@@ -319,10 +322,10 @@ def _better_than_none(whitened: Whitened, f: Array, n: int) -> bool:
 def finish(
     problem: StepProblem, whitened: Whitened, f: Array, ending: Ending, active: Integers | None = None
 ) -> StepSolution:
-    """Build the solution of a step with impulses f of all rows, shape (3 n + e,) [N s]; without impulses on failure.
+    """Build the solution of a step with impulses f of all rows, shape (3 n + e,) [N s]; on failure with zero impulses.
 
-    A value that is not finite is a failure, whatever the solver reports, because prescribed values affect only the
-    motor impulses.
+    A value that is not finite is a failure even if the solver reports success: prescribed values affect only the motor
+    impulses, which the solver does not see.
 
     Args:
         problem: The step.
@@ -355,8 +358,8 @@ def finish(
 
 
 USED_UP: Final = 1e-16
-"""Elimination has used up a row if |ρ⊥|² is at most this times |ρ|², 1e-8 in length (math.md, section 13.4): the
-remainder is rounding, and an impulse along it would have arbitrary size.
+"""A row is used up by elimination if |ρ⊥|² is at most this times |ρ|², i.e. 1e-8 in length (math.md, section 13.4). The
+remainder is rounding error, and an impulse along it would have arbitrary size.
 """
 
 SLOW: Final = 1e-6
@@ -365,7 +368,7 @@ SLOW: Final = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """Rows that hold with equality, eliminated from the other rows by FIND-INDICES as a Gram-Schmidt (math.md, 4.2).
+    """Rows that hold with equality, eliminated from the other rows by FIND-INDICES and Gram-Schmidt (math.md, 4.2).
 
     Attributes:
         basis: Orthonormal rows that span the held rows, shape (rank, k).
@@ -416,8 +419,8 @@ def outcomes(
 ) -> tuple[Booleans, Booleans, float]:
     """Determine which contacts open, and which contacts press, under the impulses f.
 
-    Contacts with an impulse are also checked for opening, because elimination may lose the digits of cancelling
-    impulses, and cancelling forces may exceed the resolution of velocities in double precision.
+    Contacts with an impulse are also checked for opening: when large impulses cancel, elimination may lose the digits
+    of the velocities.
 
     Args:
         whitened: The whitened problem.

@@ -13,24 +13,27 @@ from idcontrol.loop.wire import LAST_MODE, Datagram, Format, Inbox, Kind, Outbox
 from idcontrol.types import Array
 
 SENT = 256
-"""Number of remembered sending times, from which the age of an echo follows."""
+"""Number of remembered sending times; the age of an echo follows from them."""
 TAKEN = 64
-"""Largest number of datagrams that are read in one tick, which bounds the cost of a flood."""
+"""Largest number of datagrams read in one tick; it limits the time that a flood of datagrams can take."""
 FAREWELL = 20
-"""Number of ticks in which a stopped side repeats that it has stopped, because datagrams may be lost."""
+"""Number of ticks in which a stopped side announces its stop: single datagrams may be lost."""
 
 
 class Link(Protocol):
     """One end of a connection; no method waits."""
 
     def send(self, data: memoryview) -> None:
-        """Send a datagram. It may be lost; a link that stores it makes a copy."""
+        """Send a datagram, which may be lost. A link that stores the datagram makes a copy."""
 
     def receive(self) -> bytes | None:
         """Return the next received datagram; None if no datagram waits."""
 
     def settle(self) -> None:
-        """From now on, receive only from the sender of the last datagram. The caller must have accepted it."""
+        """From now on, receive only from the sender of the last datagram.
+
+        The caller must have accepted this datagram.
+        """
 
     def close(self) -> None:
         """Release everything."""
@@ -41,7 +44,7 @@ class Endpoint:
 
     Attributes:
         inbox: Checks incoming datagrams.
-        newest: The newest accepted datagram; None before the first.
+        newest: The newest accepted datagram; None before the first datagram.
     """
 
     def __init__(self, link: Link, inbox: Inbox, outbox: Outbox) -> None:
@@ -78,7 +81,7 @@ class Endpoint:
         self._farewells += mode == LAST_MODE
 
     def poll(self, now: int) -> bool:
-        """Receive datagrams; return True if there is a newer datagram than before."""
+        """Receive datagrams; return True if a newer datagram has come."""
         fresh = False
         for _ in range(TAKEN):
             data = self._link.receive()
@@ -92,14 +95,14 @@ class Endpoint:
         return fresh
 
     def silence(self, now: int) -> int:
-        """Return the time since the last good datagram [ns]; 0 before the first."""
+        """Return the time since the last good datagram [ns]; 0 before the first datagram."""
         return 0 if self.newest is None else now - self._heard
 
     def age(self, now: int) -> int:
         """Return an upper bound of the age of the newest datagram [ns], from its silence and the age of its echo.
 
-        The echo bounds delays without comparing two clocks: the other side had received this side's datagram when it
-        sent the echo.
+        The echo bounds the age without comparing two clocks: the other side can send the echo of a datagram only after
+        receiving it.
         """
         if self.newest is None:
             return 0

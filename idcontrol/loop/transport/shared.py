@@ -1,8 +1,8 @@
-"""Two processes on one computer: a mailbox in shared memory in each direction, which contains the newest datagram.
+"""Two processes on one computer: for each direction, a mailbox in shared memory contains the newest datagram.
 
-The memory has no name: the other process inherits its file descriptor (`memory.anonymous`), so that nothing remains
-after the two processes end. If a writer is active during a read, the counter is odd or has changed, and the reader
-reads again. Damage that this check misses (on machines that reorder stores) is detected by the checksum.
+The memory has no name: the other process inherits its file descriptor (`memory.anonymous`), so nothing remains after
+both processes end. If a writer is active during a read, the counter is odd or has changed, and the reader reads again.
+Damage that this check misses (on machines that reorder stores) is detected by the checksum.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Mailbox:
         self._data = memoryview(memory)[offset + 16 : offset + 16 + LARGEST]
 
     def put(self, data: memoryview) -> None:
-        counter = self._head[0] & ~1  # an even number; a writer killed during a write leaves an odd one
+        counter = self._head[0] & ~1  # even; a writer killed during a write leaves an odd counter
         self._head[0] = counter + 1
         self._head[1] = len(data)
         self._data[: len(data)] = data

@@ -25,8 +25,7 @@ SHALLOWEST = 1e-7
 """Smallest depth at which Hertz' law is linearized [m]; at smaller depths the same linear law applies.
 
 The stiffness of Hertz' law vanishes at the surface. A law linearized there would let a body fall through the ground in
-one step and throw it back in the next. The value is about a third of the depth to which a kilogram at rest sinks into
-steel.
+one step and throw it back in the next. A kilogram at rest sinks into steel about three times as deep as this.
 """
 
 
@@ -90,8 +89,8 @@ def elastic_foundation(modulus: float, depth: float, area: npt.ArrayLike, dampin
 def hertz(modulus: float, radius: float, damping: float = 0.0) -> ContactLaw:
     r"""Return the linearized law of a sphere on an elastic half-space, ``f = k_H d^{3/2}``, ``k_H = 4/3 E* √r``.
 
-    The tangent at depth d is a spring of stiffness ``K = 3/2 k_H √d`` that is at rest d/3 below the surface: the gap
-    becomes ``φ + d/3``, i.e. -2/3 d at that depth. A body at rest is exactly at Hertz' depth. Drumwright 2019, eqs.
+    The tangent at depth d is a spring of stiffness ``K = 3/2 k_H √d`` with its rest position d/3 below the surface. The
+    gap becomes ``φ + d/3``, i.e. -2/3 d at depth d. A body at rest is exactly at Hertz' depth. Drumwright 2019, eqs.
     121-123, omits the 4/3 and uses ``d^{3/2}`` as the gap, whose rate then differs from the velocity of the normal row
     (math.md, section 11.3).
 
@@ -121,7 +120,7 @@ def hertz(modulus: float, radius: float, damping: float = 0.0) -> ContactLaw:
 
 
 def compliant(law: ContactLaw, model: ContactModel = solve) -> ContactModel:
-    """Return a contact model whose contacts get their stiffness from `law`; bilateral rows keep their compliance."""
+    """Return a contact model in which `law` sets the stiffness of contacts; bilateral rows keep their compliance."""
 
     def with_law(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
         return model(replace(problem, contacts=law(problem.contacts)), warm)
@@ -144,7 +143,7 @@ def recovering_slowly(model: ContactModel) -> ContactModel:
 
 
 def solve_nearly_rigid(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
-    """Solve one step on `NEARLY_RIGID` ground, as this model's plant and controller do."""
+    """Solve one step on `NEARLY_RIGID` ground; plants and controllers with this model call this function."""
     return solve(replace(problem, contacts=NEARLY_RIGID(problem.contacts)), warm)
 
 
@@ -191,8 +190,8 @@ def joint_limits(
 ) -> Contacts:
     """Model joint ranges as contacts without friction: ``q - lower ≥ 0`` and ``upper - q ≥ 0`` (math.md, section 12.5).
 
-    `idcontrol.contact.contacts.concatenate` combines them with other contacts. Their impulses have the unit torque
-    times time; they have no point in the world.
+    `idcontrol.contact.contacts.concatenate` combines them with other contacts. Their impulses are torques times time [N
+    m s], and they have no point in the world.
 
     Args:
         velocity: Index of each joint's velocity, shape (k,).

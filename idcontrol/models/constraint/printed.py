@@ -4,9 +4,9 @@ Numbers in parentheses are equations of the paper.
 
 * `bilateral_force`, (61), (62), (53): loses digits as K grows and needs (G M⁻¹Gᵀ)⁻¹ (math.md, section 11.1).
 * `unilateral_forces`, the QP (83)-(85): obeys the law max(0, -Kφ⁺ - Bφ̇⁺) for one constraint only (math.md, 11.2).
-* `solve`, the programs (99)-(120) with the true friction cone. The slack β is as large as B_r = 10⁶/h times slip and
-  has the same weight as a force, so a larger normal force lowers the cost until nothing slides. The normal force has
-  no upper bound, and blocks are thrown off ramps (math.md, section 11.3).
+* `solve`, the programs (99)-(120) with the true friction cone. The slack β is about as large as B_r = 10⁶/h times the
+  slip, and has the same weight as a force. A larger normal force therefore lowers the cost until nothing slides. The
+  normal force has no upper bound, and blocks are thrown off ramps (math.md, section 11.3).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TANGENTIAL_DAMPING = 1e6
 def bilateral_force(
     A: Array, phi: Array, phi_dot: Array, pushed: Array, turning: Array, h: float, stiffness: float, damping: float
 ) -> Array:
-    """Compute the force λ₁ of bilateral springs by (61), (62) and (53).
+    """Compute the forces λ₁ of bilateral springs by (61), (62) and (53).
 
     Args:
         A: ``G M⁻¹Gᵀ``, invertible, shape (k, k).

@@ -75,7 +75,7 @@ SPRING_RANK_TOLERANCE = 1e-16
 square.
 
 Compliance makes geometrically equal rows differ: by 1e-13 at h = 0.1 s, K = 1e15 N/m and 1 kg. A smaller distance is
-rounding, and then only one of the rows can carry the load.
+rounding error, and then only one of the rows can carry the load.
 """
 
 
@@ -90,9 +90,9 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
         warm: Not used; the solvers start cold.
 
     Returns:
-        The solution. FALLBACK has the note `SQUEEZE` if contacts are rigid and no velocity keeps them apart, and
-        `UNSOLVED` if the solver failed although a solution may exist, as at 1e15 N/m. REPAIRED has the note `INEXACT`
-        if a contact obeys its law to fewer digits than the tolerance.
+        The solution. FALLBACK has the note `SQUEEZE` if contacts are rigid and no velocity keeps them apart. It has the
+        note `UNSOLVED` if the solver failed although a solution may exist, for example at 1e15 N/m. REPAIRED has the
+        note `INEXACT` if a contact obeys its law to fewer digits than the tolerance.
 
     Raises:
         InputError: A stiffness or damping is negative.
@@ -114,7 +114,7 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     giving = np.concatenate((compliance, creep, creep, soft))
     outcome = _impulses(whitened, contacts.mu, giving)
     ending = _ending(outcome, rigid=not compliance.any())
-    # `finish` accepts inexact impulses by the motion of all rows, including the springs' deflection
+    # `finish` judges inexact impulses by the motion of all rows, including the deflection of springs
     if ending.note == INEXACT:
         whitened = whitened._replace(rho=np.hstack((whitened.rho, np.diag(np.sqrt(giving)))))
     return finish(problem, whitened, outcome.f, ending)
@@ -271,8 +271,8 @@ def _impulses(whitened: Whitened, mu: Array, compliance: Array) -> _Outcome:
             residual=answer.residual,
         )
     if solution.status is SolverStatus.SOLVED:
-        # eliminating held contacts nearly removes the velocities and units of other contacts; the original rows show
-        # the violation
+        # elimination of held contacts may nearly remove the velocities and units of other contacts; the original rows
+        # show the violation
         whole = Unbalanced(whitened.rho, whitened.c, whitened.roundoff, compliance, mu, frictional)
         residual = max(solution.residual, violation(whole, solution.f, whitened.rho.T @ solution.f))
         accurate = SolverStatus.SOLVED if residual <= TOLERANCE else SolverStatus.INACCURATE
@@ -285,9 +285,9 @@ def _contact_impulses(
 ) -> _Outcome:
     """Compute the impulses (3 n,) of contacts with finite or no friction.
 
-    If that fails, groups of contacts that do not act on each other are solved separately. For example, a penetration of
-    a kilometre counts as an approach at 1e6 m/s in a step of 1 ms. Compared with this speed, pivoting treats all
-    velocities at a resting foot as rounding.
+    If the solver fails for all contacts together, independent groups of contacts are solved separately. For example, a
+    penetration of one kilometre means an approach at 1e6 m/s in a step of 1 ms. Compared with this speed, pivoting
+    treats all velocities at a resting foot as rounding errors.
     """
     solution = _together(rho, c, roundoff, compliance, mu, frictional)
     if solution.status is SolverStatus.SOLVED:
@@ -297,7 +297,7 @@ def _contact_impulses(
 
 
 def _together(rho: Array, c: Array, roundoff: Array, compliance: Array, mu: Array, frictional: Integers) -> _Outcome:
-    """Compute `_contact_impulses` of all contacts in one problem."""
+    """Run `_contact_impulses` for all contacts in one problem."""
     n = mu.size
     f = np.zeros(3 * n)
     if frictional.size == 0:
@@ -334,7 +334,7 @@ def _apart(
     frictional: Integers,
     groups: Sequence[Integers],
 ) -> _Outcome:
-    """Compute `_contact_impulses` of independent groups of contacts, each scaled separately."""
+    """Run `_contact_impulses` for each independent group of contacts, each with its own scale."""
     n = mu.size
     whole = _Outcome(f=np.zeros(3 * n), status=SolverStatus.SOLVED, iterations=0, residual=0.0)
     for members in groups:

@@ -24,7 +24,7 @@ from idcontrol.solvers.status import TOLERANCE
 from idcontrol.types import Array, Booleans, Integers, Status
 
 _ITERATIONS = 50
-"""Limit of iterations in addition to one per contact; an impact may travel through a column by one contact per
+"""Limit of iterations in addition to one per contact; in a column, an impact may travel one contact further per
 iteration.
 """
 _REFINEMENTS = 3
@@ -39,9 +39,9 @@ def solve_sparse(problem: SparseProblem) -> SparseSolution | None:
         problem: The step.
 
     Returns:
-        The solution, whose residual is the relative momentum error. None if the dense solver
-        (`idcontrol.models.constraint.solve`) is needed, because a contact has reached its friction limit, is rigid, or
-        may not slip at all, or because the iteration failed.
+        The solution, whose residual is the relative momentum error. None if a contact has reached its friction limit,
+        is rigid or may not slip at all, or if the iteration failed: the dense solver
+        (`idcontrol.models.constraint.solve`) is then needed.
 
     Raises:
         InputError: A stiffness or damping is negative.

@@ -34,7 +34,7 @@ _SHARP = 1e-14
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _along(rho: Array, i: int, x: Array) -> float:
-    """Return ``ρ_i x``, without BLAS, whose call would take longer than a row of six."""
+    """Return ``ρ_i x`` without BLAS: for a row of six, the call would take longer than the sum."""
     total = 0.0
     for a in range(x.size):
         total += rho[i, a] * x[a]

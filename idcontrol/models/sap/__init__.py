@@ -8,11 +8,11 @@ in all data. This includes inverse problems with conflicting velocities, in whic
 contacts. With prescribed joints only the unactuated velocities are unknown. R is computed for the whole robot in both
 modes, so that forward and inverse solutions agree.
 
-Convexity has two artefacts: a sliding contact has the gap ``μ (h + τ_d) |v_t|``, and a sticking contact creeps at no
-more than ``μ σ g h``.
+The convex approximation has two artefacts: a sliding contact has the gap ``μ (h + τ_d) |v_t|``, and a sticking contact
+creeps at no more than ``μ σ g h``.
 
 A contact with μ = inf has no cone limit. If it is closed initially (`CLOSED_GAP`) and has a normal impulse at the end,
-it is held along its tangents. If it opens, its tangents are released, unless it would then press
+it is held along its tangents. If it opens, its tangents are released, unless the released contact would press
 (`idcontrol.models.sticking`). For a fixed set of held contacts the optimum is unique, but more than one set may be
 consistent.
 
@@ -94,7 +94,7 @@ class _Rows(NamedTuple):
 
     Attributes:
         rho: The rows, shape (3 n + e, k).
-        c: Velocities of the rows at zero impulse with φ/h on normals, later replaced by -v̂, shape (3 n + e,).
+        c: Velocities of the rows at zero impulse, shape (3 n + e,). Normals include φ/h, which -v̂ replaces later.
         momentum: As in `newton.Cost`, shape (k,).
         compliance: Compliances of the scalar rows, shape (e,).
         lower: Smallest impulses of the scalar rows, shape (e,).
@@ -111,7 +111,7 @@ class _Rows(NamedTuple):
 
 DEFAULTS = Parameters()
 IMPACT = Parameters(beta=1e-2, sigma=1e-4)
-"""Parameters of an impact that rebounds: contacts yield by about 1e-5 of the approach; with `DEFAULTS`, by 4 %."""
+"""Parameters for impacts that rebound. Contacts yield by about 1e-5 of the approach speed; with `DEFAULTS`, by 4 %."""
 _NONE = Bounded(rows=np.zeros((0, 0)), target=np.zeros(0), compliance=np.zeros(0), lower=np.zeros(0), upper=np.zeros(0))
 
 
@@ -157,9 +157,9 @@ def _value(cost: Cost, z: Array, u: Array, gamma: Array, arena: Arena) -> float:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _start(cost: Cost, mode: Integers, z: Array, arena: Arena) -> None:  # pragma: no cover - compiled
-    """Start from the modes of the last step, but without friction at sliding contacts, if this lowers the cost.
+    """Start from the modes of the last step, without friction at sliding contacts, if this lowers the cost.
 
-    The start is the result of one Newton step from a point with these modes; it counts as one step.
+    The new start results from one Newton step from a point with these modes. It counts as one step.
     """
     rho, c, law = cost.rho, cost.c, cost.law
     n, k, at = law.mu.shape[0], z.shape[0], mark(arena)
@@ -190,7 +190,7 @@ def _start(cost: Cost, mode: Integers, z: Array, arena: Arena) -> None:  # pragm
 def _attempt(
     cost: Cost, parameters: Parameters, held: Booleans, mode: Integers, z: Array, gamma: Array, arena: Arena
 ) -> tuple[int, int, float, bool]:  # pragma: no cover - compiled
-    """Run `minimize`, and write the mode of each contact (open, stick or slide), shape (n,).
+    """Run `minimize`; write the mode of each contact (open, stick or slide), shape (n,).
 
     Returns the result of `minimize`, and True if `held` (n,) equals the pressing contacts of infinite friction.
     """
@@ -210,9 +210,9 @@ def _attempt(
 def _settle(
     cost: Cost, parameters: Parameters, mode: Integers, z: Array, gamma: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Run `minimize` with contacts of infinite friction held if they press, and released if they open.
+    """Run `minimize`; hold contacts of infinite friction that press, and release those contacts when they open.
 
-    If a released contact presses, and opens when it is held again, sets of held contacts are tried
+    If a contact presses when released and opens when held, sets of held contacts are tried
     (`idcontrol.models.sticking`). If no set is consistent, the result is `UNSETTLED`, and these contacts hold along
     their tangents.
     """

@@ -1,4 +1,7 @@
-"""Contact rows of many bodies in blocks of six velocities, and products with them (Castro et al. 2022, VIII-D)."""
+"""Contact rows of many bodies in blocks of six velocities, and products with these rows (Castro et al.
+
+2022, VIII-D).
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,7 @@ class Optimum(NamedTuple):
 
 
 class Hessian(NamedTuple):
-    """Memory for the Hessian of an island, which its factor overwrites (`idcontrol.solvers.block_cholesky`).
+    """Memory for the Hessian of an island; the factor overwrites it (`idcontrol.solvers.block_cholesky`).
 
     Attributes:
         structure: Sparsity.
@@ -74,8 +77,8 @@ class Hessian(NamedTuple):
 
 
 FLAT = 1e-2
-"""Slope at which the line search ends, relative to the slope at its start. A tighter tolerance costs more evaluations
-of the slope than it saves Newton steps.
+"""Slope at which the line search ends, relative to the slope at its start. With a tighter tolerance, the additional
+evaluations of the slope take longer than the saved Newton steps.
 """
 
 
@@ -159,7 +162,10 @@ def impulse(rows: Rows, gamma: Array, j: Array) -> None:  # pragma: no cover - c
 
 @njit(cache=True, inner=True, error_model="numpy")
 def hessian(rows: Rows, u: Array, law: Law, H: Hessian) -> None:  # pragma: no cover - compiled
-    """Write ``H = I + ρᵀGρ`` at contact velocities u, block order; rows refer to nodes by their place."""
+    """Write ``H = I + ρᵀGρ`` at contact velocities u, block order.
+
+    The rows contain the places of nodes, not their numbers.
+    """
     n, structure, diagonal, upper = rows.start.shape[0] - 1, H.structure, H.diagonal, H.upper
     diagonal[:] = 0.0
     upper[:] = 0.0

@@ -3,8 +3,8 @@ r"""Rows of limited impulse (joint limits, motors) in the same convex problem as
 Source: Castro, Permenter & Han 2022, section XI.
 
 A row with the velocity u = row v⁺ - target has the impulse ``g = clip(-u/C, lower, upper)``, which is also the
-derivative of a convex cost. A spring and a damper, implicit in v⁺, become the target and the compliance of a row; the
-limits come from the largest force.
+derivative of a convex cost. The target and the compliance of a row represent a spring and a damper, implicit in v⁺; its
+limits represent the largest force.
 """
 
 from __future__ import annotations

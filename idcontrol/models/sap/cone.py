@@ -29,7 +29,7 @@ Symmetric: TypeAlias = tuple[float, float, float, float, float, float]
 """A symmetric matrix over normal, first and second tangent: nn, ns, nt, ss, st, tt."""
 
 EDGE = 1e-9
-"""Relative distance from the border of the cone within which an impulse slides."""
+"""Relative distance from the border of the cone up to which a contact counts as sliding."""
 
 
 @njit(cache=True, error_model="numpy")
@@ -119,7 +119,7 @@ def derivative(
 ) -> Symmetric:  # pragma: no cover - compiled
     """Return ``G = -∂γ/∂u`` of one contact, positive semidefinite.
 
-    On the border of two regions, G is the derivative in the region with more contact: stick before slide before open.
+    On a border between regions, G is the derivative for sticking before sliding, and for sliding before open.
 
     Args:
         u_n: Velocity along the normal, relative to v̂ [m/s].

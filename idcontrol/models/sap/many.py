@@ -1,8 +1,9 @@
 r"""SAP of many bodies: block-sparse Newton steps, island by island (Castro, Permenter & Han 2022, section VIII-D).
 
 After whitening with the inertia of each tree, ``A = I`` and the Hessian ``I + ρᵀGρ`` is as sparse as the contacts. The
-velocities of a tree are therefore split into *nodes* of six, which only contacts couple: a free body is one node, a
-robot has several. Contacts group the nodes into islands; each island is solved separately, to its own tolerance.
+velocities of a tree are therefore split into *nodes* of six velocities that only contacts couple. A free body is one
+node, a robot has several nodes. Contacts group the nodes into islands; each island is solved separately, to its own
+tolerance.
 """
 
 from __future__ import annotations
@@ -96,7 +97,10 @@ def _whiten(size: Integers, M: Array, L: Array) -> bool:  # pragma: no cover - c
 
 @njit(cache=True, inner=True)
 def _islands(nodes: int, rows: Rows) -> tuple[Integers, int]:  # pragma: no cover - compiled
-    """Return each node's island, -1 without contacts, and the number of islands, which are ordered by smallest node."""
+    """Return each node's island (-1 without contacts) and the number of islands.
+
+    Islands are ordered by their smallest node.
+    """
     root = np.arange(nodes)
     touched = np.zeros(nodes, dtype=np.bool_)
     for i in range(rows.start.shape[0] - 1):
@@ -367,7 +371,7 @@ def _add_change(
 def solve_all(
     h: float, trees: Trees, contacts: Touching, parameters: Parameters, result: Result, arena: Arena
 ) -> tuple[int, int, float, int]:  # pragma: no cover - compiled
-    """Write the result of a step of length h [s]; return outcome, iterations, residual and number of islands."""
+    """Solve a step of length h [s] into `result`; return outcome, iterations, residual and number of islands."""
     begin(arena)
     size, L, v_plus = trees.size, np.zeros_like(trees.M), result.v_plus
     t, n = size.shape[0], contacts.gap.shape[0]
@@ -481,7 +485,7 @@ def as_solution(result: Result, ended: tuple[int, int, float, int]) -> SparseSol
 
 @dataclass(frozen=True, slots=True)
 class Sparse:
-    """SAP as a model of many bodies; `idcontrol.plants.bodies` runs its steps in one compiled call."""
+    """SAP as a contact model of many bodies; `idcontrol.plants.bodies` runs each step in one compiled call."""
 
     parameters: Parameters
 

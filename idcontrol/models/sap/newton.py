@@ -25,7 +25,7 @@ from idcontrol.types import Array, Booleans, Integers
 CONVERGED, STALLED, NOT_FINITE, UNPHYSICAL, UNSETTLED = 0, 1, 2, 3, 4
 
 ACCEPTED = 1e-7
-"""Momentum error (eq. 24, and `_own_error`) up to which a search that rounding has ended counts as solved."""
+"""Momentum error (eq. 24, and `_own_error`) up to which a search counts as solved although rounding has ended it."""
 
 PRECISE = 1e-10
 """Limit of `_own_error` for a converged search, unless a coarser tolerance is set."""
@@ -34,7 +34,7 @@ ABSOLUTE = 1e-16
 """ε_a of the stopping rule, eq. 20 [sqrt J]."""
 
 ROUNDING = 1e-9
-"""Momentum error below which the search has reached rounding, once a step no longer halves the error."""
+"""Momentum error below which rounding ends the search as soon as a step does not halve the error."""
 
 BACKTRACK = 0.8
 ARMIJO = 1e-4
@@ -59,7 +59,7 @@ class Parameters(NamedTuple):
 
 
 class Law(NamedTuple):
-    """Law of the impulses at given velocities: n contacts, e scalar rows.
+    """Parameters of the law from velocities to impulses, for n contacts and e scalar rows.
 
     Attributes:
         mu: Friction coefficients, shape (n,).
@@ -200,8 +200,8 @@ def backtracked_step(
 ) -> float:  # pragma: no cover - compiled
     """Apply Armijo's rule from the full step downwards (section VIII-B).
 
-    The search starts at the full step. The paper starts at 1.5, which the rule would accept at every step close to the
-    optimum, so that Newton's method would converge linearly.
+    The search starts at the full step. The paper starts at 1.5. Close to the optimum the rule would always accept 1.5,
+    and Newton's method would converge only linearly.
 
     Args:
         start: Slope at 0, negative.
@@ -366,7 +366,8 @@ def _newton(
         solve_lower(L, dz)
         solve_lower_transposed(L, dz)
         if close:
-            # the remaining error belongs to light bodies, whose share of the cost is below rounding: no line search
+            # the remaining error belongs to light bodies; their share of the cost is below rounding, so a line search
+            # is useless
             for i in range(k):
                 z[i] += dz[i]
             continue

@@ -1,4 +1,4 @@
-r"""Regularization from physical parameters alone: stiffness, damping, friction.
+r"""Regularization of contacts, computed from their physical parameters: stiffness, damping, friction.
 
 Source: Castro, Permenter & Han 2022, section IX.
 
@@ -24,7 +24,7 @@ SIGMA = 1e-3
 """Tangential regularization relative to w; the creep of sticking contacts is proportional to it."""
 
 IMMOVABLE = 1e300
-"""Regularization of a contact that cannot move anything."""
+"""Regularization of a contact whose impulse moves nothing."""
 
 
 @njit(cache=True, error_model="numpy")
@@ -56,8 +56,8 @@ def regularize(
 ) -> tuple[float, float, float]:  # pragma: no cover - compiled
     """Return R_n, R_t and v̂_n of one contact.
 
-    A near-rigid contact corrects penetration at no more than `PUSH_OUT_SPEED`. A contact that cannot move anything (w =
-    0) is so soft that it has no impulse.
+    A near-rigid contact corrects penetration at no more than `PUSH_OUT_SPEED`. A contact whose impulse moves nothing (w
+    = 0) is so soft that it has no impulse.
     """
     if w == 0.0:
         return IMMOVABLE, IMMOVABLE, 0.0

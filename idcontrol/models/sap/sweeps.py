@@ -5,7 +5,7 @@
 Castro, Permenter & Han 2022 start from the last velocities. In collisions these are far from the solution, and most
 Newton steps only determine which contacts open, stick or slide. Projected successive over-relaxation finds most of
 these modes at a tenth of the cost, and one Newton step with the contact law in these modes finds nearly all others.
-Newton's method then supplies the accuracy.
+Newton's method then converges to the required accuracy.
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ def _value(cost: Cost, z: Array, u: Array, gamma: Array, arena: Arena) -> float:
 def _toward(cost: Cost, H: Hessian, impulses: Array, z: Array, arena: Arena) -> bool:  # pragma: no cover - compiled
     """Advance ``z = ρᵀγ`` by a Newton step in the modes of the impulses γ, shape (3 n,).
 
-    The impulses show the modes better than the velocities at z, because at a near-rigid contact a small error of the
-    velocity can mean any impulse. If û is a velocity at which a contact has the impulse γ, its linearized law is
-    ``γ - G(û)(u - û)``, and the momentum balance gives the Newton step ``(I + ρᵀGρ) dz = -ρᵀG(u - û)``.
+    The modes follow from the impulses rather than from the velocities at z: at a near-rigid contact a small velocity
+    error can mean any impulse. If û is a velocity at which a contact has the impulse γ, its linearized law is ``γ -
+    G(û)(u - û)``, and the momentum balance gives the Newton step ``(I + ρᵀGρ) dz = -ρᵀG(u - û)``.
     """
     rows, c, law = cost.rows, cost.c, cost.law
     n, at = law.mu.shape[0], mark(arena)
@@ -136,7 +136,7 @@ def start_from(
 ) -> int:  # pragma: no cover - compiled
     """Replace the start z by the result of sweeps from `impulses` (overwritten) if z is far from the solution.
 
-    At rest the last velocities nearly solve the problem, and no sweep is made.
+    At rest the last velocities nearly solve the problem, so no sweep is needed.
 
     Returns:
         Number of Newton steps taken, 0 or 1.
