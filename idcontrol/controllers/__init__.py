@@ -1,7 +1,7 @@
 """Controllers, by the names of the command line.
 
-`make` returns a controller for a robot on flat ground; `build` takes a complete `Setup`. A user's own controller is any
-object with the methods of `idcontrol.types.Controller`; it is named by the place of its definition
+`make` returns a controller for a robot on flat ground; `build` takes a complete `Setup`. Any object with the methods of
+`idcontrol.types.Controller` is a controller. The name of a user's controller is the place of its definition
 (`idcontrol.config.places`).
 """
 
@@ -54,7 +54,7 @@ class TunedRobot(FootedRobot, StandingRobot, Protocol):
     """The part of `idcontrol.robots.Robot` that `make` needs: feet, gains and standing pose."""
 
     def acceleration_gains(self) -> tuple[float, float]:
-        """Return stiffness [1/s²] and damping [1/s] for controllers that know the inertia."""
+        """Return stiffness [1/s²] and damping [1/s] for controllers with an inertia model."""
         ...
 
     def torque_gains(self, names: Sequence[str]) -> tuple[Array, Array]:
@@ -68,16 +68,16 @@ class Setup:
 
     Attributes:
         system: The controller's own multibody terms.
-        contacts: Detector of foot contacts on `system`, with the assumed friction. Feet (or fingertips) are numbered as
-            in `Reference.stance`, and the numbers are the identities of their contacts.
+        contacts: Detector of foot contacts on `system`, with the assumed friction. The identity of a contact is the
+            index of its foot (or fingertip) in `Reference.stance`.
         h: Control period [s].
-        acceleration_gains: Gains of controllers that know the inertia [1/s², 1/s].
-        torque_gains: Gains of controllers that do not know the inertia [N m/rad, N m s/rad]; they depend on the robot.
+        acceleration_gains: Gains of controllers with an inertia model [1/s², 1/s].
+        torque_gains: Gains of controllers without an inertia model [N m/rad, N m s/rad].
         settings: Settings of inverse-dynamics controllers.
-        robot: The robot, for a controller constructed from (robot, mu, rate); None if the robot has no file.
-        mu: The assumed friction coefficient; None if it is not one number.
-        drive_gains: Gains of the drives for impedance commands [N m/rad, N m s/rad]; None sends torques. The drives of
-            `pid` get `torque_gains`.
+        robot: The robot; None if it has no robot file. Controllers constructed from (robot, mu, rate) get it.
+        mu: The assumed friction coefficient; None if it varies between contacts.
+        drive_gains: Gains that the drives apply to impedance commands [N m/rad, N m s/rad]; None to send torques only.
+            The drives of `pid` get `torque_gains` instead.
         beside: True if `torque_gains` act in addition to inverse dynamics.
         tasks: Whole-body tasks (`idcontrol.tasks`) of controllers whose attribute `takes_tasks` is True.
     """
@@ -114,7 +114,10 @@ PEERS: Final = {"tsid": "idcontrol.adapters.tsid_controller:Tsid"}
 
 
 def factory(name: str) -> Factory:
-    """Return the function that makes a controller from a setup; `name` is in `PEERS`, or as for `Registry.factory`."""
+    """Return the function that makes a controller from a setup.
+
+    `name` is a key of `PEERS` or a name for `Registry.factory`.
+    """
     return REGISTRY.factory(PEERS.get(name, name))
 
 
@@ -141,8 +144,8 @@ def make(
         mu: The assumed friction coefficient (required); inf means no slip.
         rate_hz: Rate of the controller's calls [Hz].
         settings: Settings of inverse dynamics; None for the defaults.
-        tasks: Whole-body tasks of inverse dynamics (`idcontrol.tasks`), in addition to the joints' reference; None for
-            no tasks.
+        tasks: Whole-body tasks of inverse dynamics
+            (`idcontrol.tasks`), in addition to the joints' reference; None for no tasks.
         **unknown: Must be empty: any other argument raises an error that suggests the nearest name.
 
     Raises:

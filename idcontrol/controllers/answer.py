@@ -12,7 +12,7 @@ from idcontrol.errors import InputError
 from idcontrol.types import Command, ContactForces, Controller, State, Status
 
 ROWS: Final = ("tau", "q", "v", "kp", "kd")
-"""The fields of a command that have one number for each joint; all but the first may be None."""
+"""Fields of a command with one number for each joint. All but the first may be None."""
 NUMBER: Final = (float, int, np.floating, np.integer)
 SINGLE: Final[tuple[tuple[str, tuple[type, ...], str], ...]] = (
     ("status", (Status,), "a Status"),
@@ -23,15 +23,15 @@ SINGLE: Final[tuple[tuple[str, tuple[type, ...], str], ...]] = (
     ("solved_by", (str, type(None)), "a word or None"),
     ("predicted", (ContactForces, type(None)), "ContactForces or None"),
 )
-"""The other fields, their types, and the types in words."""
+"""The other fields, their types, and a description of each type for messages."""
 
 
 def check_command(command: Command, controller: Controller, state: State, joints: int, feet: float = math.inf) -> None:
-    """Check that an answer is a command for this number of joints and feet. Numbers need not be finite.
+    """Check that an answer is a command for this number of joints and feet. Infinite numbers and NaN are accepted.
 
     Raises:
-        InputError: It is no such command. For a user's controller the message has the file and line that define its
-            class.
+        InputError: The answer is not a valid command. For a user's controller, the message names the file and line of
+            its class.
     """
     wrong = _fault(command, joints, feet)
     if wrong:
@@ -39,18 +39,18 @@ def check_command(command: Command, controller: Controller, state: State, joints
 
 
 def check_finite(command: Command, controller: Controller, state: State) -> None:
-    """Check that torques and drive commands are finite; otherwise raise the error of `check_command`."""
+    """Check that torques and drive commands are finite; raise an `InputError` like `check_command` otherwise."""
     if not np.isfinite(command.driven).all():
         refuse(controller, state, "torques that are not finite; return numbers")
 
 
 def refuse(controller: Controller, state: State, wrong: str) -> None:
-    """Raise an `InputError` about what a controller returned in a state."""
+    """Raise an `InputError`: the controller returned `wrong` in this state."""
     raise InputError(f"{places.definition(controller)}at {state.t:.3f} s the controller returned {wrong}")
 
 
 def _fault(command: Any, joints: int, feet: float) -> str:
-    """Return what is wrong with an answer; "" if nothing is."""
+    """Return the fault of an answer in words; "" if it has none."""
     if not isinstance(command, Command):
         return f"{type(command).__name__}; return a Command"
     for name in ROWS:
@@ -72,7 +72,7 @@ def _fault(command: Any, joints: int, feet: float) -> str:
 
 
 def _misplaced(forces: ContactForces, feet: float) -> str:
-    """Return what is wrong with a controller's predicted forces; "" if nothing is."""
+    """Return the fault of a controller's predicted forces in words; "" if they have none."""
     identity, force = np.asarray(forces.identity), np.asarray(forces.force)
     if identity.dtype.kind not in "iu" or force.dtype.kind not in "fiu" or force.shape != (*identity.shape, 3):
         return f"predicted.force of shape {force.shape} at predicted.identity of shape {identity.shape}"

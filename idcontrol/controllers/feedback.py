@@ -12,7 +12,8 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array
 
 NEARING: Final = 0.2
-"""Largest part of its distance to a stop that a joint may cover in one period, so that it comes to rest there."""
+"""Largest fraction of its distance to a stop that a joint may cover in one period. The joint thus comes to rest at the
+stop."""
 
 TURNS_RAD_S: Final = 0.1
 """Scale of the speed with which the feed-forward of dry friction grows from zero [rad/s or m/s]; at twice this speed it
@@ -26,9 +27,9 @@ class Gains:
     """Gains of a proportional-derivative law in joint space.
 
     Attributes:
-        kp: One number for all joints, or shape (a,): [1/s²] if the law gives accelerations, [N m/rad] if it gives
-            torques.
-        kd: One number for all joints, or shape (a,): [1/s] or [N m s/rad].
+        kp: Stiffness, one number for all joints or shape (a,): [1/s²] if the law returns accelerations, [N m/rad] if it
+            returns torques.
+        kd: Damping, one number for all joints or shape (a,): [1/s] or [N m s/rad].
     """
 
     kp: Array | float
@@ -43,7 +44,7 @@ def proportional_derivative(gains: Gains, position_error: Array, velocity_error:
 
 @njit(cache=True, forceinline=True)
 def nearing(at: Value, end: Value, h: float) -> Value:
-    """Return the velocity at which a joint at `at` covers `NEARING` of the way to its `end` [rad or m] in `h` [s].
+    """Return the velocity that covers the fraction `NEARING` of the way from `at` to `end` [rad or m] in `h` [s].
 
     This is the largest commanded speed towards a stop; a joint beyond its stop returns at least at this speed (math.md,
     section 12.5).

@@ -1,10 +1,10 @@
-"""Friction estimated from sliding feet, if it is less than the nominal friction.
+"""Estimation of friction below the nominal value, from sliding feet.
 
 A sliding foot shows the friction of the ground: the ratio of its tangential to its normal force is μ. No force sensor
-is needed: the forces follow from the motion of the robot between two periods, ``M (v - v_last)/Δt + c - Pᵀτ_last = Jᵀ
-f``, in the rows of the joints. Legs are light, so an unmodelled load on the base hardly matters in these rows. Three or
-more joints between the base and each foot make f unique. The rows of the base are a check: if these forces do not
-explain the motion of the base, torques came late or something pushes the robot, and nothing is learnt.
+is needed. The forces f follow from the motion of the robot between two periods: the rows of the joints in ``M (v -
+v_last)/Δt + c - Pᵀτ_last = Jᵀ f`` determine f. Legs are light, so an unmodelled load on the base hardly affects these
+rows. If each leg has three or more joints, f is unique. The rows of the base serve as a check. If f does not explain
+the motion of the base, torques were late or something pushes the robot, and the estimate is not updated.
 
 Friction above the nominal value is not detected: a robot also stands if its controller assumes too little friction.
 While no foot slides, friction below the nominal value is not detected either.
@@ -29,22 +29,24 @@ from idcontrol.types import Array
 MOST_FEET: Final = 16
 """Largest number of feet whose slip is observed."""
 SLIDES_M_S: Final = 0.03
-"""A foot slides if its contact point is faster than this, now and averaged over `FADES_S` [m/s]. On soft ground feet
-creep more slowly."""
+"""Slip above which a foot counts as sliding [m/s]. Both its present slip and its average over `FADES_S` must exceed
+this speed; feet that creep on soft ground are slower."""
 FADES_S: Final = 0.01
-"""Time constant of slip and forces [s]: ten periods filter the noise of velocities."""
+"""Time constant of the filters of slip and forces [s]: ten periods, to suppress the noise of velocities."""
 ENOUGH_S: Final = 0.004
-"""Time for which sliding feet must carry the whole robot before their forces are used [s]; feet that carry a part of
-the robot need longer. The forces of a scraping foot are too small to show friction."""
+"""Time for which sliding feet must carry the whole robot before their forces are used [s]. Feet that carry a part of
+the weight must slide for longer. A scraping foot carries too little to show friction."""
 UNEXPLAINED: Final = 0.2
 """Largest accepted imbalance of the base, as a share of the feet's load; torques 5 ms late exceed it."""
 COUNTED: Final = 0.8
-"""Ratio of assumed to measured friction (planner.md, section 7): friction pyramids and circles differ by more than a
-tenth. It applies once a foot shows less than the nominal friction, until the product reaches the nominal friction."""
+"""Ratio of assumed to measured friction (planner.md, section 7). It allows for the difference between friction pyramids
+and circles, which is more than a tenth. It applies as soon as a foot shows less than the nominal friction, and until
+the assumed friction has grown back to the nominal value."""
 REGAINED_S: Final = 20.0
-"""Time in which the assumed friction grows e-fold while no foot slides, up to the nominal value [s]."""
+"""Time constant of the recovery of the assumed friction [s]: while no foot slides, it grows e-fold in this time, up to
+the nominal value."""
 SINGULAR: Final = 1e-9
-"""Relative regularization of the equations for the forces: they are singular for a stretched leg."""
+"""Relative regularization of the equations for the forces, which are singular for a stretched leg."""
 
 
 class Friction(NamedTuple):
@@ -54,9 +56,9 @@ class Friction(NamedTuple):
         t: Time of the last step, shape (1,) [s].
         v: Velocity at the beginning of the last step, in the system's order, shape (m,).
         slip: Velocity of each foot along the two tangents, smoothed, shape (`MOST_FEET`, 2) [m/s].
-        impulse: Fading impulses on sliding feet, normal and tangential, shape (2,) [N s].
-        balance: Fading normal impulse on all feet, then the fading unexplained impulse along the three axes of the
-            base, shape (4,) [N s].
+        impulse: Low-pass filtered impulses on sliding feet, normal and tangential, shape (2,) [N s].
+        balance: Low-pass filtered normal impulse on all feet, then the filtered unexplained impulse along the three
+            axes of the base, shape (4,) [N s].
         mu: Measured friction of the ground, shape (1,); inf while no foot shows less than the nominal friction.
     """
 
@@ -88,7 +90,7 @@ class Friction(NamedTuple):
 @linked
 @njit(cache=True, error_model="numpy")
 def watch(bound: Bound, seen: Bound, candidates: AnyContacts, t: float) -> float:
-    """Process the motion of the last period; return the largest friction to assume now, or inf.
+    """Update the estimate with the motion of the last period; return an upper bound on the friction to assume, or inf.
 
     Args:
         bound: The `Machine` with the terms and inputs of the new step, and the torques of the last step.

@@ -1,7 +1,8 @@
 """Contact forces of a period with a touchdown: forward dynamics with the chosen torques.
 
-No torque prevents an impact, so the control step's own problem omits landing feet. Here standing feet keep the target
-velocities of the control step, and landing feet close their gap to the ground.
+No torque prevents an impact, so the problem of the control step omits landing feet. The forward problem of this module
+includes them: landing feet close their gap to the ground, and standing feet keep the target velocities of the control
+step.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ from idcontrol.models.forward import Attempt, ForwardProblem, whiten_forward
 from idcontrol.types import Array, Integers
 
 Predicted: TypeAlias = tuple[bool, Integers, Array, Array]
-"""True if the model solved the problem; the contacts' identities; forces [N] and normals, in world axes."""
+"""Result of `predict`: True if the model solved the problem, the contacts' identities, their forces [N] and normals in
+world axes."""
 
 _RETURNS: Final = types.Tuple((types.boolean, types.int64, types.float64))
 _ask: Any = calls(_RETURNS)
 
 
 def model_at(model: Attempt, bound: Bound, candidates: Packed) -> int:
-    """Return the address of a compiled model, for robots and contacts of these types."""
+    """Return the address of a contact model, compiled for the types of these arguments."""
     step = type_returned(impact, bound, ContactArrays(*candidates), HEAP)
     where: int = address(model, _RETURNS, step and step[0], candidates[2], HEAP)
     return where

@@ -1,8 +1,8 @@
-"""Impedance commands from any controller: its torques, and drives that track the reference between two commands.
+"""Impedance commands: torques of any controller, plus targets that the drives track between two commands.
 
 A command holds for a whole period h, so it refers to the middle of the period: the planner is called for t + h/2
-(`centred`), and the drive holds the reference's position and velocity at that time. The controller gets the same motion
-at t.
+(`centred`), and the drive holds the reference's position and velocity at that time. The controller gets the same
+motion, evaluated at t.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from idcontrol.types import Command, Controller, Reference, State, Status
 
 
 def centred(planner: Callable[[State], Reference], h: float) -> Callable[[State], Reference]:
-    """Return references at ``t`` with the acceleration and the stance of ``t + h/2``, for periods of `h` [s].
+    """Return a planner of references at ``t`` with the acceleration and stance of ``t + h/2``, for periods of `h` [s].
 
-    ``q(t) = q(t + h/2) - h/2 v(t) - h²/8 a``. `Reference.v` of the reference for t + h/2 is the mean velocity over the
-    period before t + h/2, so it is the velocity at t.
+    ``q(t) = q(t + h/2) - h/2 v(t) - h²/8 a``. The planner's `Reference.v` for t + h/2 is the mean velocity over the
+    preceding period, which is the velocity at t.
     """
 
     def shifted(state: State) -> Reference:
@@ -35,14 +35,15 @@ def centred(planner: Callable[[State], Reference], h: float) -> Callable[[State]
 def drive_gains(system: System, gains: Gains) -> Gains:
     """Convert gains in acceleration to gains in torque, separately for each joint, in the state of the last update.
 
-    They are ``I kp`` and ``I kd`` with ``1/I`` the diagonal of M⁻¹: I is a joint's inertia with all other joints free.
+    The results are ``I kp`` and ``I kd``. I is a joint's inertia with all other joints free: ``1/I`` is the diagonal of
+    M⁻¹.
     """
     inertia = 1.0 / np.diag(np.linalg.inv(system.M))[system.n_unactuated :]
     return Gains(kp=inertia * gains.kp, kd=inertia * gains.kd)
 
 
 class Impedance:
-    """A controller whose torques go to drives, which track the reference in the middle of the period."""
+    """A controller for drives that add feedback on the reference in the middle of the period to its torques."""
 
     def __init__(self, controller: Controller, gains: Gains, h: float) -> None:
         """Convert torque commands to impedance commands.
@@ -60,10 +61,10 @@ class Impedance:
         self._controller.reset()
 
     def __call__(self, state: State, reference: Reference) -> Command:
-        """Return the command for the period that begins at `state.t`; without gains if the controller has failed."""
+        """Return the command for the period that begins at `state.t`; it has no gains if the controller has failed."""
         command, h = self._controller(state, reference), self._h
         check_command(command, self._controller, state, self._kp.size)
-        if command.status is Status.FAILED:  # the controller may have refused this reference
+        if command.status is Status.FAILED:  # the controller may have rejected this reference
             none = np.zeros_like(command.tau)
             return structs.replace(command, q=none, v=none, kp=none, kd=none)
         # references may contain lists, too

@@ -1,7 +1,7 @@
 """Checks and copies of a controller's states and references.
 
-A robot's driver may pass arrays that are read-only, strided, of single precision, too short or not finite.
-`Intake.take` copies state and reference into arrays of one type at fixed addresses, or returns why they are unusable.
+Arrays of a robot's driver may be read-only, strided, of single precision, too short or not finite. `Intake.take` copies
+state and reference into arrays of one type at fixed addresses, or returns the reason why they are unusable.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from idcontrol.types import Array, Booleans, Command, Integers, Reference, State
 
 
 class Inputs(NamedTuple):
-    """State and reference of one step; the prefix `joint_` marks the fields of the reference.
+    """State and reference of one step. Fields with the prefix `joint_` come from the reference.
 
     Attributes:
         q: Configuration, Pinocchio's layout, shape (nq,).
@@ -66,19 +66,19 @@ PACKED, PACKED_LOGICAL = (8,), (1,)
 
 
 class Intake:
-    """Checks states and references, and copies them into arrays that kernels are bound to.
+    """Checks states and references, and copies them into the arrays that kernels read.
 
     Attributes:
-        inputs: The last accepted state and reference; the arrays are replaced if the number of feet changes.
-        room: The same arrays as the bound argument of `copy_inputs`.
+        inputs: The last accepted state and reference. New arrays are allocated if the number of feet changes.
+        room: The same arrays, as the bound argument of `copy_inputs`.
     """
 
     def __init__(self, system: System, *, accelerations: bool = True, patch: Integers | None = None) -> None:
-        """Allocate room for the states of a robot, and for references without feet.
+        """Allocate arrays for the states of a robot, and for references without feet.
 
         Args:
             system: The robot.
-            patch: Foot of the reference for each contact; None for one foot per contact.
+            patch: Index of each contact's foot in the reference; None if each contact is a foot.
             accelerations: True to use `Reference.a`; otherwise zeros replace it.
         """
         self._system = system
@@ -88,7 +88,7 @@ class Intake:
         self._copy = entry(copy_room, self.room, *self.inputs)
 
     def take(self, state: State, reference: Reference) -> str:
-        """Copy state and reference into `inputs`; return why they are unusable, or "". It never raises."""
+        """Copy state and reference into `inputs`. Return the reason why they are unusable, or "". Never raise."""
         try:
             values = (
                 state.q,
@@ -176,9 +176,9 @@ def failed(system: System, reason: str) -> Command:
 def are_plain(
     q: Any, v: Any, joint_q: Any, joint_v: Any, joint_a: Any, stance: Any, since_touchdown: Any, to_liftoff: Any
 ) -> bool:
-    """True if all values are contiguous vectors of the types in `Inputs`, which compiled code does not check.
+    """True if all values are contiguous vectors of the types in `Inputs`. Compiled code does not check them.
 
-    Subclasses of arrays do not qualify, since they can redefine their attributes.
+    False for subclasses of arrays, since they can redefine their attributes.
     """
     # a loop would take three times as long; Pinocchio's number types equal NumPy's, but are different objects
     return bool(

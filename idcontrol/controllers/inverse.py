@@ -3,10 +3,15 @@
 `idcontrol.controllers.step` is one control step in compiled code. A step that compiled code does not solve is repeated
 in interpreted code, with the schemes of `idcontrol.controllers.relax`.
 
-Demands are relaxed in this order: tracking (joints at their limits are released, joints deviate as contacts require, or
-all motors become stiff velocity servos); then, in schemes without slip, the ban on slip; then prediction (the last
-torque is repeated). Torque limits and friction cones are never relaxed. The torque-rate limit takes priority over
-tracking, but not for longer than `MOST_RELEASES` periods, and not over the torque limit of a joint whose speed rises.
+Demands are relaxed in this order:
+
+1. Tracking: joints at their limits are released, joints deviate as contacts require, or all motors become stiff
+   velocity servos.
+2. Contacts without slip, in schemes that forbid slip.
+3. Prediction: the last torque is repeated.
+
+Torque limits and friction cones are never relaxed. The torque-rate limit takes priority over tracking for at most
+`MOST_RELEASES` periods. The torque limit of a joint, which falls with its speed, takes priority over the rate.
 `Command.dropped` lists the relaxed demands, including the rate.
 """
 
@@ -68,7 +73,7 @@ from idcontrol.tasks.rows import Placement
 from idcontrol.types import Array, Command, ContactForces, Integers, Reference, State, Status
 
 FEET = 16
-"""Number of contact forces for which the result initially has room."""
+"""Initial capacity of the result, in contact forces."""
 
 
 class InverseDynamics:
@@ -95,14 +100,14 @@ class InverseDynamics:
         """Set up the controller of a robot.
 
         Args:
-            scheme: Contact model, and how motor impulses follow from it.
+            scheme: Contact model, and the computation of motor impulses from its solution.
             system: The controller's own multibody terms.
             contacts: Detector of foot contacts on `system`, with the assumed friction.
             gains: Gains in acceleration, kp [1/s²] and kd [1/s].
             h: Control period [s].
             settings: Settings of the step; None for the defaults.
             tasks: Whole-body tasks in addition to the reference of the joints.
-            start: Configuration that gives a reference to tasks without one; None for the neutral configuration.
+            start: Configuration that defines the reference of tasks without one; None for the neutral configuration.
             limits: Limits of a torque filter; gains and `Reference.a` are then in units of torque.
 
         Raises:
@@ -148,7 +153,7 @@ class InverseDynamics:
         self._first: Any = getattr(contacts, "first", None)  # the contacts of a step in one call
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Keep the last step in copies and unpickled controllers; a shallow copy shares the system."""
+        """Preserve the memory of the last step in copies and pickles; a shallow copy shares the system."""
         last = self._views[self._load.contacts[0]]
         return type(self), self._arguments, (self._remembered, last.identity, last.force)
 

@@ -1,12 +1,13 @@
-r"""Lagging joints: they cannot follow the demand with full torque (math.md, section 12.4).
+r"""Lagging joints: joints that cannot follow the demand even with full torque (math.md, section 12.4).
 
-Bounded motors and contacts form one convex problem, maximal dissipation (`idcontrol.models.dissipation`). Each motor
-applies full torque towards the demanded velocity, and a stop keeps the joint from exceeding it,
+Bounded motors and contacts form one convex problem, maximal dissipation (`idcontrol.models.dissipation`). Each motor j
+applies the full impulse bound_j [N m s] towards the demanded velocity b_j, and a fictitious stop with the impulse t_j
+keeps the joint from exceeding b_j,
 
     hτ_j = bound_j - σ_j t_j,     0 ≤ t_j  ⊥  σ_j (b_j - v_j) ≥ 0        σ_j = 1 at the upper bound, -1 at the lower
 
-A stop is a contact without friction, so one linear complementarity problem decides which joints lag. If a stop pushes
-by more than the range between the bounds, the motor must apply full torque in the other direction.
+A stop acts like a contact without friction, so one linear complementarity problem decides which joints lag. If the
+impulse of a stop exceeds the range between both bounds, the motor must apply full torque in the other direction.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ HOLDS: Final = 1 << 4
 
 
 class _Stops(NamedTuple):
-    """The stops that replace the motors whose bound on the side σ is finite.
+    """Stops in place of motors with a finite bound on the side σ.
 
     Attributes:
         side: σ of the module's equation for each joint, shape (a,).
@@ -100,7 +101,7 @@ def _turned(stops: _Stops, bounds: Bounds, push: Array) -> bool:
 def lagging(
     w: Whitened, target: Array, mu: Array, b: Array, bounds: Bounds, impulse: Array, known: Array, arena: Arena
 ) -> Array:
-    """Write the bound of each lagging joint into `known`, NaN for the other joints, and return it.
+    """Write the bounds of lagging joints, and NaN for all other joints, into `known`; return `known`.
 
     Friction is capped at `STEEP`. If the problem is not solved, `known` is unchanged.
 
@@ -110,8 +111,9 @@ def lagging(
         mu: Friction, shape (n,).
         b: Desired joint velocities, shape (a,).
         bounds: Bounds of the motor impulses.
-        impulse: Motor impulses with all joints tracked, shape (a,): the closer bound is tried first.
-        known: In and out, shape (a,) [N m s].
+        impulse: Motor impulses with all joints tracked, shape (a,). Each stop begins at the bound closer to this
+            impulse.
+        known: Read and overwritten, shape (a,) [N m s].
         arena: Arena for all arrays.
     """
     before, a, n = mark(arena), b.shape[0], mu.shape[0]
@@ -145,7 +147,7 @@ def lagging(
         largest = np.abs(b).max()
         for s in range(count):
             j = stops.joint[s]
-            # a joint whose stop pushes follows the demand, even if its velocity differs by rounding
+            # a joint with a loaded stop follows the demand, even if its velocity differs by rounding
             if f[n + s] == 0.0 and stops.side[j] * (b[j] - v[u + j]) > MET * largest:
                 known[j] = _bound(bounds, stops.side, j)
         break

@@ -1,13 +1,14 @@
-"""Estimated unmodelled force on a floating base: a payload, a leash, a tilted sensor.
+"""Estimation of an unmodelled force on a floating base, such as a payload, a leash, or the effect of a tilted sensor.
 
-The predicted forces of the last period do not explain all of the base's motion. In every period, a share of the
-difference is added to the load w,
+The predicted forces f of the last period explain only a part of the base's motion. In every period, a fraction of the
+unexplained force updates the load w,
 
     w ← w + Δt/T ((M (v - v_last)/Δt + c - Jᵀf_last)_base - w),
 
-and the next step adds w to the forces on the base, less a dead band of `UNMODELLED`. This is the observer of external
-forces of De Luca, Albu-Schäffer, Haddadin and Hirzinger (2006) on the linear rows of the base; it integrates the
-momentum instead of differentiating. With it a robot does not sag under a payload, and predicts the load on its feet.
+and the next step adds w, reduced by the dead band `UNMODELLED`, to the forces on the base. This is the observer of
+external forces of De Luca, Albu-Schäffer, Haddadin and Hirzinger (2006) on the linear rows of the base; it integrates
+the momentum instead of differentiating. With the load estimate, a robot does not sag under a payload, and its predicted
+foot forces include the payload.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Integers
 
 LEARNT_S: Final = 0.2
-"""Time constant T of learning a load [s]: several stances of a trot, far longer than a landing or a delay."""
+"""Time constant T of the estimate [s]: several stances of a trot, far longer than a landing or a delay."""
 
 UNMODELLED: Final = 0.02
-"""Dead band of the compensation, as a part of the weight: as large as the prediction error at touchdown and lift-off.
-Torques of a robot without an unmodelled load stay unchanged to the bit."""
+"""Dead band of the compensation, as a fraction of the weight. It equals the prediction error at touchdown and lift-off.
+Without an unmodelled load, torques are bitwise unchanged."""
 
 
 class Load(NamedTuple):
@@ -58,7 +59,7 @@ class Load(NamedTuple):
 
 @njit(cache=True, inner=True, error_model="numpy")
 def weight(terms: MachineTerms) -> float:
-    """Return the approximate weight on contacts [N], from the linear rows of the floating base's bias."""
+    """Return the approximate weight that contacts carry [N], from the linear rows of the floating base in the bias."""
     square = 0.0
     for k in range(min(3, terms.free.shape[0])):
         square += terms.bias[k] ** 2
@@ -67,17 +68,17 @@ def weight(terms: MachineTerms) -> float:
 
 @njit(cache=True, error_model="numpy")
 def weigh(bound: Bound, seen: Bound, candidates: AnyContacts, t: float) -> None:
-    """Process the motion of the last period, and add the load to the bias of the new step.
+    """Update the load with the motion of the last period, and add it to the bias of the new step.
 
-    Touchdown and flight periods are ignored: no step predicts the impulse of an impact, and a hoist may carry a robot
-    in the air. Each update is limited to the robot's weight, so that a blow is not taken for a load.
+    Touchdown and flight periods are ignored: the control step does not predict impacts, and a hoist may carry a robot
+    in the air. Each update is clamped to the robot's weight, so that a blow is not mistaken for a load.
 
     Args:
         bound: The `Machine` with the terms and inputs of the new step, and the forces of the last step; the linear rows
             of the base in ``terms.bias`` are updated.
         seen: `Load`, updated.
         candidates: Contacts of the new step.
-        t: Time of the new step [s]; NaN to learn nothing.
+        t: Time of the new step [s]; NaN to skip the update.
     """
     machine, memory, contacts = bound.borrowed, seen.borrowed, ContactArrays(*borrow(candidates))
     terms, inputs, force = machine.terms, machine.inputs, machine.result.force

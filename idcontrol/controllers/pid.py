@@ -1,4 +1,4 @@
-"""Joint-space error feedback: alone, as the baseline without a model, or in addition to another law."""
+"""Joint-space error feedback: alone, as a model-free baseline, or in addition to another controller."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Pid:
             system: Provides joints and torque limits.
             gains: Gains in torque, kp [N m/rad] and kd [N m s/rad], one per joint.
             h: Control period [s].
-            accelerations: True to require accelerations in references, for drives.
+            accelerations: True to require accelerations in references, as drives do.
         """
         self._parts = (system, gains, h, accelerations)
         self._system, self._gains, self._h = system, gains, float(h)
@@ -62,7 +62,7 @@ class Pid:
 
 
 class Beside:
-    """A controller plus the torques ``kp (q_des - q) + kd (v_des - v)``, clipped at the torque limits.
+    """Another controller's torques plus ``kp (q_des - q) + kd (v_des - v)``; the sum is clipped at the torque limits.
 
     The controller's predicted forces do not include the effect of these torques.
     """
@@ -82,7 +82,7 @@ class Beside:
         self._controller.reset()
 
     def __call__(self, state: State, reference: Reference) -> Command:
-        """Return torques for the period that begins at `state.t`; without the feedback if the controller has failed."""
+        """Return torques for the period that begins at `state.t`; do not add feedback if the controller has failed."""
         command, system = self._controller(state, reference), self._system
         check_command(command, self._controller, state, system.n_actuated)
         if command.status is Status.FAILED:

@@ -1,12 +1,12 @@
 r"""Desired joint velocities that contact allows (math.md, section 12.1).
 
-Prescribed joints and footholds over-determine a robot, and feedback makes them inconsistent. So the desired velocity b
-is first projected onto the velocities that the planned contacts allow:
+Prescribed joints and footholds over-determine a robot, and feedback makes them inconsistent. So the desired joint
+velocity b is first projected onto the velocities that are consistent with the planned contacts:
 
     v̄ = argmin ½ |P v - b|²_W   s.t.   J v = d,          b ← P v̄,          W = M_qq
 
-The objective does not contain the unactuated velocities. They are eliminated with the left null space of J_b, which
-leaves constraints on the joints alone.
+P selects the joints; J_b are the columns of the unactuated velocities in J. The objective does not contain the
+unactuated velocities. The left null space of J_b eliminates them and leaves constraints on the joints alone.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ DEMAND_RANK_TOLERANCE = 1e-8
 def _metric(M: Array, u: int, C: Array, begin: Integers) -> bool:
     """Factor M_qq = C Cᵀ; write C and the first nonzero column of each row; return False if M_qq is not positive.
 
-    Legs that meet only in the base are blocks of M_qq and of C: entries before column `begin` are zero. The diagonal of
-    C is stored inverted.
+    Legs that meet only in the base form separate blocks of M_qq and C, so the entries of a row before column `begin`
+    are zero. The diagonal of C is stored as its reciprocal.
     """
     a = C.shape[0]
     for i in range(a):
@@ -79,7 +79,7 @@ def projection_kernel(M: Array, J: Array, d: Array, b: Array, arena: Arena) -> A
             squares[r] += G[u + i, r] * G[u + i, r]
     for r in range(rows):
         longest = max(longest, squares[r])
-    # rows beyond the rank of J_b span its left null space: motions that the unactuated velocities cannot provide
+    # rows beyond the rank of J_b span its left null space: contact velocities that only joints can provide
     rank = reflect(G, u, 0, rows, tolerance * np.sqrt(widest), arena)
     free_rows = rows - rank
     e = vector(arena, free_rows)
@@ -101,7 +101,7 @@ def projection_kernel(M: Array, J: Array, d: Array, b: Array, arena: Arena) -> A
 
 
 def project(M: Array, jacobian: Array, target: Array, b: Array) -> Array:
-    """Return the joint velocities closest to `b` at which the contacts can have their target velocities.
+    """Return the joint velocities closest to `b` that let the contacts have their target velocities.
 
     Args:
         M: Joint-space inertia, unactuated velocities first, shape (m, m); its actuated block is the metric.
@@ -110,8 +110,8 @@ def project(M: Array, jacobian: Array, target: Array, b: Array) -> Array:
         b: Desired actuated velocities, shape (a,) [rad/s].
 
     Returns:
-        Joint velocities, shape (a,) [rad/s]. Rows that depend on others within the rank tolerance are dropped: a
-        singular leg loses a constraint instead of demanding infinite speed.
+        Joint velocities, shape (a,) [rad/s]. Rows that depend on other rows within the rank tolerance are dropped: the
+        constraint of a singular leg disappears instead of demanding infinite speed.
     """
     if jacobian.shape[0] == 0:
         return b

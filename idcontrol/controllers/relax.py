@@ -1,8 +1,9 @@
-"""Solution in Python of steps that a compiled scheme does not solve, if necessary with relaxed demands.
+"""Python fallback for steps that a compiled scheme does not solve; it relaxes demands if necessary.
 
-First the scheme's contact model is tried in full: with infinite friction, restarts and a regularization. In schemes
-without slip, tracking is relaxed next, or contacts slip (`without_slip`). Last, all motors become stiff velocity servos
-(`servo`); that problem always has a solution. Friction cones and torque limits are never relaxed.
+First the scheme's contact model runs in Python, which supports infinite friction, restarts and regularization. In
+schemes without slip, the next step relaxes tracking or lets contacts slip (`without_slip`). Last, all motors become
+stiff velocity servos (`servo`), a problem that always has a solution. Friction cones and torque limits are never
+relaxed.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from idcontrol.models.whitened import whiten
 from idcontrol.types import Array, Status
 
 SERVO_COMPLIANCE: Final = 1e-4
-"""ε of soft tracking (math.md, section 12.3): joints follow to 1e-4 of the demand if it is feasible."""
+"""ε of soft tracking (math.md, section 12.3): joints follow a feasible demand to 1e-4."""
 
 
 def solve(
@@ -47,7 +48,7 @@ def solve(
     candidates: Contacts | None = None,
     repair: bool = True,
 ) -> Answer:
-    """Solve a control step by its scheme, else by the scheme's model in full, else by servos.
+    """Solve a control step by its compiled scheme, else by the scheme's model in Python, else by servos.
 
     Args:
         scheme: The scheme.
@@ -55,8 +56,8 @@ def solve(
         f: Contact impulses, initially zero, shape (3 n,) [N s].
         arena: Arena for the compiled scheme's arrays.
         candidates: As for `problem_of`.
-        repair: True if a scheme without slip relaxes tracking, or lets contacts slip, to stay within friction pyramids
-            and limits. If False, contacts of such a scheme must have infinite friction.
+        repair: True if a scheme without slip may relax tracking, or let contacts slip, to stay within friction pyramids
+            and limits. If False, its contacts must have infinite friction.
     """
     if scheme.solve is not None:
         active = step.active.copy()
@@ -82,9 +83,9 @@ def solve(
 
 
 def accept(step: AssembledStep, f: Array, solution: StepSolution) -> Answer:
-    """Write a model's impulses into f (3 n,), its memory into `AssembledStep.active`, and return its motor impulses.
+    """Write a solution's impulses into f (3 n,) and its memory into `AssembledStep.active`; return the answer.
 
-    The outcome is `INEXACT` if the exact problem failed and a regularized one did not.
+    The outcome is `INEXACT` if only a regularized problem was solved.
     """
     if solution.status is Status.FALLBACK:
         ending = NO_SOLUTION
@@ -103,10 +104,10 @@ def _warm(step: AssembledStep) -> WarmStart:
 
 
 def without_slip(problem: StepProblem, step: AssembledStep, f: Array, *, repair: bool = True) -> Answer:
-    """Solve a step if no motion without slip exists, or if it needs more friction than there is.
+    """Solve a step for which no motion without slip exists, or for which that motion exceeds the friction limits.
 
-    Tracking is relaxed (`idcontrol.controllers.repair`); if that does not help, contacts may slip. If `repair` is
-    False, the motion without slip is kept. Arguments as for `solve`.
+    Tracking is relaxed (`idcontrol.controllers.repair`); if the step remains infeasible, contacts may slip. If `repair`
+    is False, the motion without slip is kept. Arguments as for `solve`.
     """
     w, cones, warm = step.w, step.cones, _warm(step)
     if not repair:
@@ -136,7 +137,7 @@ def servo(problem: StepProblem, forward: ContactModel, f: Array, *, ending: int 
         problem: The step, with prescribed velocities.
         forward: Contact model.
         f: Result, contact impulses, shape (3 n,) [N s].
-        ending: Outcome if the model does not fail.
+        ending: Outcome to report if the model succeeds.
     """
     assert problem.prescribed is not None
     index, b = problem.prescribed.index, problem.prescribed.velocity

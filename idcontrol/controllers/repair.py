@@ -6,9 +6,9 @@ r"""The motion without slip that is closest to the demand, within friction and m
                N v⁺ + φ/h ≥ 0,  f = 0                                             contacts that may open
                least ≤ hτ ≤ most
 
-Zapolsky & Drumwright 2017, eqs. 46-51, print the norm in eq. 46 without the square, and have neither pyramids nor
-limits. Their eq. 47 allows a contact to press while it opens; here, held contacts stay closed, and tracking is relaxed
-instead. If no motion satisfies the constraints, there is no answer, and the contacts have to slip.
+The program differs from Zapolsky & Drumwright 2017, eqs. 46-51: it squares the norm of eq. 46, and adds pyramids and
+motor limits. Their eq. 47 allows a contact to press while it opens; here, held contacts stay closed, and tracking is
+relaxed instead. If no motion satisfies the constraints, the program has no answer, and contacts must slip.
 
 The unknowns x are the impulses at held contacts and rigid joints, followed by hτ. The velocity is v⁺ = A (x, 1).
 """
@@ -29,19 +29,20 @@ from idcontrol.solvers.active_set_qp import QuadraticProgram, qp_kernel
 from idcontrol.types import Array, Booleans, Integers
 
 MOTOR_WEIGHT: Final = 1e-8
-"""Weight of the motor impulses, relative to their effect on tracking: too small to affect tracking."""
+"""Weight of the motor impulses, relative to their effect on tracking. It is too small to change the tracking."""
 
 CONTACT_WEIGHT: Final = 1e-10
-"""Weight of the contact impulses, relative to their effect on tracking: duplicate contacts share evenly."""
+"""Weight of the contact impulses, relative to their effect on tracking. It makes duplicate contacts share a load
+evenly."""
 
 ACCURATE: Final = 1e-6
-"""Largest residual of a usable answer [-]. If tracking is exact, only the small weights contribute to the gradient:
-1e-10 of the terms that cancel in it. So rounding prevents residuals below about 1e-8."""
+"""Largest residual of a usable answer [-]. If tracking is exact, the gradient consists of the small weights alone,
+which are 1e-10 of the terms that cancel. So rounding prevents residuals below about 1e-8."""
 
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def _subtract(row: Array, factor: float, other: Array) -> None:
-    """Subtract factor times another row from a row, shapes (n,)."""
+    """Subtract `factor` times `other` from `row`, shapes (n,)."""
     for j in range(row.shape[0]):
         row[j] -= factor * other[j]
 
@@ -55,12 +56,12 @@ def _divide(row: Array, by: float) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def condition(w: Whitened, i: int, A: Array, row: Array) -> float:
-    """Write row i of the contact Jacobian times A into `row` (k,); return its product with x for a contact at rest.
+    """Write row i of J A, without the last column, into `row` (k,); return the ``row · x`` of a contact at rest.
 
     Args:
         w: The step in whitened form.
         i: Number of the row.
-        A: Velocities per unit impulse; its last column has the velocities without impulses; shape (m, k + 1).
+        A: Velocities per unit impulse, shape (m, k + 1); the last column has the velocities without impulses.
         row: Result.
     """
     k = row.shape[0]
@@ -178,7 +179,7 @@ def limit_rows(
             if np.isfinite(bound):
                 G[count, rows + a], least[count] = sign, sign * bound
                 count += 1
-    for i in apart:  # the contact may close its gap, but not penetrate
+    for i in apart:  # these contacts may close their gap, but not penetrate
         least[count] = condition(w, i, A, G[count])
         count += 1
     return G[:count], least[:count]
@@ -201,7 +202,7 @@ def nearest_motion_kernel(
         arena: Arena for all arrays.
 
     Returns:
-        Residual of the program; inf if there is no answer: f and impulse are then unchanged.
+        Residual of the program. If there is no answer, the residual is inf, and f and impulse are unchanged.
     """
     stand, apart, pushing = roles(w, held, arena)
     rows, p, mu = pushing.shape[0], w.fixed.shape[0], cones.mu

@@ -1,8 +1,8 @@
-"""Schemes: from an assembled control step to contact and motor impulses, by a contact model and its second stage.
+"""Schemes: compute contact and motor impulses of an assembled control step, by a contact model and a second stage.
 
 A scheme is a compiled function of an `AssembledStep` (`idcontrol.controllers.step`). It writes the contact impulses and
-returns an `Answer`; `control` calls it at its address. The functions below are built from stages that can be called
-separately: `stick`, the contact models, `share`, `unload`.
+returns an `Answer`; `control` calls it at its address. Each scheme combines stages that can be called separately:
+`stick`, a contact model, `share`, `unload`.
 
 A step that a compiled scheme does not solve is solved in Python with the same stages (`idcontrol.controllers.relax`).
 """
@@ -51,31 +51,34 @@ from idcontrol.solvers.enumerate import NearestProblem, gap, nearest_kernel, tic
 from idcontrol.types import Array, Booleans
 
 STICKING_RANK: Final = 1e-2
-"""Relative length below which `stick` ignores a direction of ρ. Otherwise kilonewtons would brace feet that are almost
-in one plane, as in the model without slip (math.md, section 4.2)."""
+"""Relative length below which `stick` ignores a direction of ρ. Without this threshold, forces of kilonewtons could
+brace feet that are almost in one plane (math.md, section 4.2)."""
 
 CONSISTENT: Final = 1e-11
 """Largest violation of the contact rows, relative to their constants, that counts as rounding."""
 
 FADES_S: Final = 0.01
-"""Time constant with which the last torque fades where stage II stays close to it [s]: the duration of a landing.
+"""Time constant with which stage II lets the last torque, which it stays close to, fade [s]: the duration of a landing.
 
-Internal forces do not move the base, so without fading they would last into the next stance, and would have to be
-reduced there within a few periods (math.md, section 6.1)."""
+Internal forces do not move the base. Without fading they would persist into the next stance and would have to be
+removed there within a few periods (math.md, section 6.1)."""
 
 STIFF = sap.Parameters(beta=0.1, sigma=1e-4)
 """Ground of `id-sap`, nearly rigid for the whole robot.
 
-SAP's default stiffness is nearly rigid for the mass at a *foot*, whose leg is light. Under the whole robot such ground
-would sink in every period according to the prediction. The joints follow that error: by 5e-2 rad in the trot of
-`links`, by 2e-3 rad with these parameters."""
+SAP's default stiffness is nearly rigid for the mass at a *foot*, whose leg is light. Under the whole robot, such ground
+is predicted to sink in every period, and the joints follow this error. In the trot of `links` they deviate by 5e-2 rad
+with the defaults, and by 2e-3 rad with these parameters."""
 
 # --- stages
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _sticking_motion(p: AssembledStep, x: Array, arena: Arena) -> float:
-    """Write the shortest x with ρx + c = 0: no contact slips or opens. Return the residual relative to c."""
+    """Write the shortest x with ρx + c = 0; return the residual relative to c.
+
+    With this x no contact slips or opens.
+    """
     rho, c = p.w.rho, p.w.c
     rows, k = rho.shape
     longest, largest = 0.0, 0.0
@@ -113,10 +116,10 @@ def _sticking_motion(p: AssembledStep, x: Array, arena: Arena) -> float:
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def stick(p: AssembledStep, f: Array, arena: Arena) -> Answer:
-    """Try the shortcut: if all contacts may stick, stage II alone computes the impulses (docs/theory/sticking.md).
+    """Try the shortcut: if all contacts can stick, stage II alone computes the impulses (docs/theory/sticking.md).
 
-    The projected demand agrees with contacts that neither slip nor open. If impulses within the friction pyramids give
-    this motion, they solve every model of rigid contact, and no contact problem has to be solved.
+    The projected demand is consistent with contacts that neither slip nor open. If impulses within the friction
+    pyramids cause this motion, they solve every model of rigid contact, so no contact problem needs solving.
     """
     k, p_joints = p.w.rho.shape[1], p.w.fixed.shape[0]
     if p.known.shape[0] > 0 and not np.isnan(p.known[0]):
@@ -141,7 +144,7 @@ def stick(p: AssembledStep, f: Array, arena: Arena) -> Answer:
 
 @njit(cache=True, error_model="numpy")
 def certify(p: AssembledStep, f: Array, arena: Arena) -> Answer:
-    """Run `stick`; solved only if all motors are within their bounds. `AssembledStep.known` then has the answer."""
+    """Run `stick`, but accept only motors within their bounds; write the result into `AssembledStep.known`."""
     answer = stick(p, f, arena)
     good = answer.ending == SOLVED and within(p.bounds, answer.impulse)
     if good:
@@ -154,7 +157,7 @@ def certify(p: AssembledStep, f: Array, arena: Arena) -> Answer:
 @late(lambda *_: ANSWER)
 @njit(cache=True, error_model="numpy")
 def share(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
-    """Run stage II: take the impulses of this motion with the torque closest to `p.held` (`models.distribution`)."""
+    """Run stage II: take the impulses of this motion whose torque is closest to `p.held` (`models.distribution`)."""
     if f.shape[0] == 0:
         return answer
     y, away = vector(arena, f.shape[0]), vector(arena, answer.impulse.shape[0])
@@ -189,7 +192,7 @@ def unload(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
 def approach(p: AssembledStep, f: Array, answer: Answer, reference: Array, arena: Arena) -> Answer:
     """Unload ramping feet and keep motors within their bounds, without changing the motion; stay close to a torque.
 
-    If no such impulses obey the law of the scheme, the answer is unchanged.
+    If such impulses would violate the law of the scheme, the answer is unchanged.
     """
     y, difference = vector(arena, f.shape[0]), vector(arena, reference.shape[0])
     for a in range(reference.shape[0]):
@@ -205,7 +208,7 @@ def approach(p: AssembledStep, f: Array, answer: Answer, reference: Array, arena
 
 @njit(cache=True, error_model="numpy")
 def nearest_problem(p: AssembledStep, f: Array, impulse: Array, arena: Arena) -> NearestProblem:
-    """Build the search problem of `nearest` from a solution f, its motor impulses (p,) and the last torque."""
+    """Build the search problem of `nearest` from a solution f, its motor impulses (p,) and the last motor impulses."""
     rows, k = p.w.rho.shape
     V = matrix(arena, rows, rows)
     for i in range(rows):
@@ -230,11 +233,11 @@ def nearest_problem(p: AssembledStep, f: Array, impulse: Array, arena: Arena) ->
 def nearest(p: AssembledStep, f: Array, impulse: Array, arena: Arena) -> tuple[float, float]:
     """Overwrite f, a solution of the friction LCP, with the solution whose torque is closest to the last one.
 
-    If rounding of the search makes that solution violate the law, f is unchanged.
+    If this solution violates the law by rounding, f is unchanged.
 
     Returns:
-        The residual of f, and a bound on how much closer a solution with another motion may be [N m s]: zero if the
-        search was completed.
+        The residual of f, and the gap [N m s]: a bound on how much closer the torque of a solution with another motion
+        may be. The gap is zero if the search was completed.
     """
     rows = f.shape[0]
     problem = nearest_problem(p, f, impulse, arena)
@@ -274,7 +277,7 @@ def smooth(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
 @linked
 @njit(cache=True, error_model="numpy")
 def move_with(p: AssembledStep, held: Booleans, f: Array, arena: Arena) -> Answer:
-    """Relax tracking: take the closest motion within all limits that does not slip at the contacts `held` (n,)."""
+    """Relax tracking: take the closest motion within all limits in which the contacts `held` (n,) do not slip."""
     p.active[:] = 0  # the active rows belong to another motion
     impulse = vector(arena, p.w.fixed.shape[0])
     residual = nearest_motion_kernel(p.w, p.cones, held, p.bounds, f, impulse, arena)
@@ -283,7 +286,7 @@ def move_with(p: AssembledStep, held: Booleans, f: Array, arena: Arena) -> Answe
 
 @njit(cache=True, inner=True, error_model="numpy")
 def move(p: AssembledStep, f: Array, arena: Arena) -> Answer:
-    """Relax tracking; hold all contacts except contacts that open under f (3 n,), the impulses without slip."""
+    """Relax tracking; hold all contacts that stay closed under f (3 n,), the impulses of the model without slip."""
     n, k, rho = p.cones.mu.shape[0], p.w.rho.shape[1], p.w.rho
     x, held = zeros(arena, k), flags(arena, n)
     for r in range(f.shape[0]):
@@ -327,9 +330,9 @@ def _answer(p: AssembledStep, f: Array, solved: bool, residual: float, arena: Ar
 
 @njit(inline="always")
 def _two_stages(model: Any, kind: Any, moves: bool, p: AssembledStep, f: Array, arena: Arena) -> Answer:
-    """Take the sticking motion if it solves the step, otherwise a contact model and stage II.
+    """Take the sticking motion if it solves the step; otherwise run a contact model and stage II.
 
-    If `moves` is True, tracking is relaxed when the motion without slip needs more friction than there is.
+    If `moves` is True, tracking is relaxed when the motion without slip exceeds the friction limits.
     """
     answer = Answer(NO_SOLUTION, False, np.inf, vector(arena, p.w.fixed.shape[0]), np.nan)
     bounded = not p.cones.held.any()  # unbounded friction would brace feet that are about to slip
@@ -406,7 +409,7 @@ def coulomb_smooth(p: AssembledStep, f: Array, arena: Arena) -> Answer:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _compliant(p: AssembledStep, f: Array, away: Array, residual: float, arena: Arena) -> Answer:
-    """Return impulses f of compliant ground as the answer; `away` (u,) is v⁺ minus the velocities that f causes."""
+    """Return impulses f of compliant ground as the answer; `away` (u,) is v⁺ minus the velocity under f."""
     _, impulse = recover_kernel(p.w, f, arena)
     for j in range(p.w.fixed.shape[0]):
         for i in range(p.w.free.shape[0]):
@@ -454,14 +457,15 @@ class Scheme:
         forward: The contact model for servos (math.md, section 12.3) and for predicting impacts.
         solve: The compiled scheme; None if the model runs in Python only.
         impact: `forward`, compiled; None if it runs in Python only.
-        after: Stage that shares the impulses of a solution of `model`; None to keep them.
+        after: Second stage, which shares the impulses of a solution of `model` among the contacts; None to keep them.
         sticks: True if contacts may slip only when there is no other solution (`relax.without_slip`).
-        calms: True for measures against chatter: the demand is projected onto what contacts allow (math.md, section
-            12.1), and torques obey the torque-rate limit.
-        law: The friction law of shared impulses (`idcontrol.models.distribution`).
+        calms: True if measures against chatter apply: the demand is projected onto the motions that contacts allow
+            (math.md, section 12.1), and torques obey the torque-rate limit.
+        law: The friction law that shared impulses obey (`idcontrol.models.distribution`).
         rigid: True if shared impulses obey the law to the contact model's tolerance, not to
             `InverseSettings.edge_speed_m_s`.
-        printed: The contact model with the objective printed in Zapolsky & Drumwright 2017; None if `model` stays.
+        printed: The contact model with the objective printed in Zapolsky & Drumwright 2017; None if it does not differ
+            from `model`.
     """
 
     name: str
@@ -490,7 +494,7 @@ def _constant(module: str, name: str) -> object:
 
 
 def as_printed(scheme: Scheme) -> Scheme:
-    """Return the scheme with the objective of stage I printed in Zapolsky & Drumwright 2017, if it has one."""
+    """Return the scheme with the objective of stage I that Zapolsky & Drumwright 2017 print, or the scheme itself."""
     if scheme.printed is None:
         return scheme
     return replace(scheme, solve=None, model=scheme.printed)

@@ -21,15 +21,14 @@ class SensedForces:
     The joints' part of v̇ is the desired acceleration; the base's part follows from the same balance, ``M_bb v̇_b =
     J_bᵀ f - c_b - M_bq q̈_des``. Only forces at feet that are planned to stand are used, as in the original.
 
-    Internal forces are not controlled. If feet stick, a demand that the footholds do not allow moves nothing: it causes
-    contact forces that balance each other. The sensed forces contain them, and the next period adds the same demand
-    again, so internal forces integrate the error. If the hips of the paper's quadruped are to turn 0.01 rad further
-    than its feet allow, the sideways forces grow by 51 N/s, until they reach the friction limit (8.3 N at μ = 0.7).
-    With infinite friction nothing ends this growth. In a trot with ``mu=inf`` the median internal force grew from 12 N
-    to 26 N within 3.5 s, and the maximum was 114 N. With μ = 0.7 the median stayed between 9 N and 16 N, and the
-    maximum was 33 N. Feet lost contact, their sensed
-    forces were zero, so they were not loaded again, and the robot fell at 5 s. For infinite friction use a controller
-    that predicts its forces.
+    Internal forces are not controlled, and they can grow. A demand that the footholds forbid moves nothing while the
+    feet stick; it causes contact forces that balance each other. The sensed forces contain these internal forces, and
+    each period adds the same demand again. So internal forces integrate the error. If the hips of the paper's quadruped
+    are to turn 0.01 rad further than its feet allow, the sideways forces grow by 51 N/s, until they reach the friction
+    limit (8.3 N at μ = 0.7). With infinite friction the growth has no limit. In a trot with ``mu=inf`` the median
+    internal force grew from 12 N to 26 N within 3.5 s; the maximum was 114 N. Feet lost contact and were not loaded
+    again, since their sensed forces were zero, and the robot fell at 5 s. With μ = 0.7 the median stayed between 9 N
+    and 16 N; the maximum was 33 N. For infinite friction use a controller that predicts its forces.
     """
 
     def __init__(self, system: System, contacts: Detector, gains: Gains, h: float, delay: int) -> None:
@@ -37,8 +36,8 @@ class SensedForces:
 
         Args:
             system: The controller's own multibody terms.
-            contacts: Detector of foot contacts on `system`, for the points at which forces act; with an infinite margin
-                it must list all feet in order.
+            contacts: Detector of foot contacts on `system`; it provides the points of attack of the forces. With an
+                infinite margin it must list all feet in order.
             gains: Gains in acceleration, kp [1/s²] and kd [1/s].
             h: Control period [s].
             delay: Age of the forces in control periods, 1 or more.

@@ -8,9 +8,9 @@ r"""One control step of inverse dynamics with contact, stage by stage (Zapolsky 
 6. *torque*: motor impulses over h, within the limits; contact forces in world axes
 
 Stages 1 to 4 are the same for all schemes: `assemble` runs them and returns the problem that a scheme solves. `ladder`
-runs the rest. If a motor is beyond its bounds, `ladder` releases the joints that lag (`idcontrol.controllers.lagging`):
-their torques are fixed at the bounds, and the step is solved again. Each further round releases the joints whose motors
-are still beyond their bounds, until none is.
+runs the rest. If a motor is beyond its bounds, `ladder` releases the lagging joints (`idcontrol.controllers.lagging`):
+it fixes their torques at the bounds and solves the step again. Further rounds release the joints whose motors are still
+beyond their bounds, until all motors are within.
 
 `control` is the whole step, compiled once for all compiled schemes. If the scheme does not solve it,
 `idcontrol.controllers.inverse` repeats the step: the same `ladder`, run as Python, with a more capable scheme
@@ -105,38 +105,39 @@ RAMP_WEIGHT: Final = 30.0
 
 
 MOST_RELEASES: Final = 10
-"""Largest number of periods in which joints may be released for the torque-rate limit: enough to spread a landing. If
-an unmodelled push or load needs more, staying upright takes priority over the rate, and the outcome includes
-`FASTER`."""
+"""Largest number of periods in which joints may be released for the torque-rate limit; a landing needs no more. If an
+unmodelled push or load needs more, staying upright takes priority over the rate, and the outcome includes `FASTER`."""
 
 SOLE_RANK: Final = 1e-7
-"""Relative length below which a motion of a sole's corners counts as zero: two corners do not determine every twist."""
+"""Relative length below which a motion of a sole's corners counts as zero. It is needed since two corners do not
+determine every twist."""
 
 ROWS: Final = types.Tuple((typeof(np.empty((0, 0))), typeof(np.empty(0))))
 """Numba's type of rows and one number for each row."""
 
 BRAKING_1_S: Final = 50.0
-"""ω of the bound 2 ω (min(ω d / 2, v_max) - v) on the acceleration of a joint with speed v, at distance d from its
-stop, in the program of tasks [1/s]."""
+"""Rate ω of joint limits in the program of tasks [1/s]: the acceleration of a joint with speed v at distance d from its
+stop is at most 2 ω (min(ω d / 2, v_max) - v)."""
 END_SLACK: Final = 1e-6
-"""Distance by which tasks may exceed the allowed approach of a joint to its stop in a period [rad or m]; if they exceed
-it by more, the quadratic program is solved. Rounding and other tasks move a gripper at its stop by less."""
+"""Tolerance of a joint's allowed approach to its stop in a period [rad or m]. The quadratic program is solved only if
+tasks exceed the allowed approach by more. Rounding and other tasks move a gripper at its stop by less."""
 
 LIFT_M_S: Final = 2e-3
-"""A corner of a sole that leaves the ground faster than this is lifted [m/s]; it carries no force until it lands."""
+"""Speed above which a rising corner of a sole counts as lifted [m/s]. A lifted corner carries no force until it
+lands."""
 
 REST_M_S: Final = 1e-3
-"""A lifted corner that is slower than this is at rest [m/s]."""
+"""Speed below which a lifted corner counts as at rest [m/s]."""
 
 LANDED_PERIODS: Final = 50
 """Number of control periods at rest after which a lifted corner stands."""
 
 HOVER_M: Final = 1e-3
-"""A foot that should stand but seems farther than this from the ground [m] is a contact only below `RESTING_M_S`."""
+"""Gap above which a foot planned to stand is a contact only while slower than `RESTING_M_S` [m]."""
 
 RESTING_M_S: Final = 0.2
-"""Speed from which a foot that seems above the ground (`HOVER_M`) is no contact [m/s]. Sensors with a constant error
-misplace a standing foot by millimetres, but show it at rest; a late foot is still in the air and moves."""
+"""Speed above which a foot that seems above the ground (`HOVER_M`) is no contact [m/s]. Sensors with a constant error
+misplace a standing foot by millimetres but show it at rest. A late foot is still in the air and moves."""
 
 
 class MachineTerms(NamedTuple):
@@ -185,7 +186,7 @@ class Result(NamedTuple):
     """Arrays that a step writes its result into.
 
     Attributes:
-        tau: Torques, shape (a,) [N m]; initially the torques of the last step, NaN if there was none.
+        tau: Torques, shape (a,) [N m]. At the start of a step: the torques of the last step, NaN before the first.
         identity: Identities of the n contacts, in the first n entries.
         force: Predicted forces in world axes, shape (most, 3) [N].
         normal: Contact normals in world axes, shape (most, 3).
@@ -203,9 +204,9 @@ class Filter(NamedTuple):
     Attributes:
         force: Largest normal force of a contact [N]; inf for no limit.
         power: Largest mechanical power of all motors together [W]; inf for no limit.
-        cut: Out: bit sets of the limits that the wanted torques break, and that the filtered torques break, shape
-            (2,); empty for all other controllers.
-        wanted: Out: torques that the policy wants, shape (a,) [N m].
+        cut: Result, shape (2,): bit set of the limits that the wanted torques break, then bit set of the limits that
+            the filtered torques break. Empty for all other controllers.
+        wanted: Result: torques that the policy wants, shape (a,) [N m].
     """
 
     force: float
@@ -215,11 +216,11 @@ class Filter(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Torques that a policy wants, and what a torque filter needs to judge them; empty for all other controllers.
+    """Torques that a policy wants, and the data by which a torque filter judges them; empty for all other controllers.
 
     Attributes:
         impulse: Wanted torques times h, shape (a,) [N m s].
-        weight: Inverse squares of the torque limits times h, shape (a,); of 1 N m for joints without limit.
+        weight: Inverse squares of (torque limit times h), shape (a,) [1/(N m s)²]; 1 N m replaces a missing limit.
         v: Velocity at the beginning of the step, shape (m,).
         slowest: Smallest velocities of the joints at the end of the step, shape (a,) [rad/s].
         fastest: Largest velocities of the joints at the end of the step, shape (a,) [rad/s].
@@ -249,7 +250,7 @@ class Machine(NamedTuple):
         landing: Allowed velocity of a landing foot.
         projects: True to project the demand onto what contacts allow.
         shortcut: True to try the sticking motion first.
-        v_tol: Slip up to which a contact counts as at rest when impulses are shared [m/s].
+        v_tol: Largest slip of a contact that counts as at rest when impulses are shared [m/s].
         law: The friction law that shared impulses obey (`idcontrol.models.distribution`).
         memory: The contacts of the last step, and their active rows.
         inputs: State and reference of this step.
@@ -257,8 +258,8 @@ class Machine(NamedTuple):
         releases: Number of periods with released joints, shape (1,).
         tasks: Whole-body tasks in addition to the joints' reference.
         patch: Foot of each contact, indexed by the identity of the contact; empty if each contact is a foot.
-        lifted: For each corner of a sole, 0 while it stands, else 1 + the number of periods at rest in the air; empty
-            without soles.
+        lifted: Mark of each corner of a sole: 0 while it stands, otherwise 1 plus its number of periods at rest in the
+            air. Empty without soles.
         filter: Limits of a torque filter; gains and desired accelerations are then in units of torque.
     """
 
@@ -326,13 +327,13 @@ class AssembledStep(NamedTuple):
         cones: Friction, contacts without slip, weights of feet that ramp, v_tol, friction law.
         active: Bit set of each contact's active rows, in and out, shape (n,).
         last: Motor impulses of the last step, shape (a,) [N m s]; zero if there was none.
-        held: Motor impulses demanded by joint errors in addition to the motion, shape (a,) [N m s] (`holding`): stage
-            II approaches them, schemes without a second stage add them to their own.
+        held: Motor impulses that joint errors demand in addition to the motion, shape (a,) [N m s] (`holding`). Stage
+            II approaches these impulses; schemes without a second stage add them to their solution.
         bounds: Bounds of the motors.
         h: Control period [s].
-        sticks: True to try the sticking motion first, since b allows it.
-        known: Impulses of contacts (3 n,) and motors (a,) of the sticking motion, then its residual, written by
-            `schemes.certify`; NaN until then, and empty without tasks.
+        sticks: True if b is consistent with sticking contacts, so the sticking motion is tried first.
+        known: Result of `schemes.certify`: impulses of contacts (3 n,) and motors (a,) of the sticking motion, then its
+            residual. NaN before `certify` runs; empty without tasks.
         lands: True if a foot meets the ground within the period (`meets_ground`).
         wanted: Torques that a policy wants; empty without a policy.
     """
@@ -358,7 +359,8 @@ class Answer(NamedTuple):
     """A scheme's solution of an assembled problem, in addition to the contact impulses.
 
     Attributes:
-        ending: `SOLVED`, `NO_SOLUTION`, or what the scheme relaxed: one of `DROPPED` without `LIMIT` and `FASTER`.
+        ending: `SOLVED`, `NO_SOLUTION`, or the outcome of a relaxation: a key of `DROPPED` without `LIMIT` and
+            `FASTER`.
         sticking: True if the sticking motion was the solution, and no contact problem was solved.
         residual: Relative residual of the contact problem.
         impulse: Motor impulses hτ, shape (a,) [N m s].
@@ -373,7 +375,7 @@ class Answer(NamedTuple):
 
 
 Solve: TypeAlias = Callable[[AssembledStep, Array, Arena], Answer]
-"""A scheme. It writes the contact impulses (3 n,), which are initially zero."""
+"""Type of a scheme. A scheme writes the contact impulses (3 n,), which are initially zero."""
 
 ANSWER: Final = typeof(Answer(SOLVED, False, 0.0, np.empty(0), 0.0))
 ask: Any = calls(ANSWER)
@@ -420,8 +422,8 @@ def problem_of(step: AssembledStep, candidates: Contacts | None = None) -> StepP
 
     Args:
         step: The step.
-        candidates: Contacts that `AssembledStep.which` indexes, with all fields of a detector; None for the contacts of
-            the step, whose points are then zeros.
+        candidates: Contacts indexed by `AssembledStep.which`, with all fields of a detector. None for the contacts of
+            the step; their points are zeros.
     """
     n = step.which.size
     candidates = (
@@ -465,7 +467,7 @@ def joint_error(terms: MachineTerms, inputs: Inputs, j: int) -> tuple[float, flo
 def demand(terms: MachineTerms, joints: JointLaw, h: float, inputs: Inputs, v: Array, b: Array) -> None:
     """Write b = v + h (a_des + kp (q_des - q) + kd (v_des - v)), shape (a,) [rad/s].
 
-    b is limited to the speed at which a joint comes to rest at its stop (`feedback.nearing`).
+    b is limited to speeds at which a joint comes to rest at its stop (`feedback.nearing`).
 
     Args:
         terms: Provides the kinds of joints.
@@ -485,10 +487,12 @@ def demand(terms: MachineTerms, joints: JointLaw, h: float, inputs: Inputs, v: A
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def braked(speed: float, way: float, top: float, h: float) -> float:
-    """Return the largest speed after a period that lets a joint rest at its stop, and lose speed beyond `top`.
+    """Return the largest speed at the end of a period from which a joint can still brake.
 
-    A joint brakes from the speed ω way/2 on, as in `limits_of_tasks`. A joint beyond its stop returns as smoothly:
-    sensors with an offset show a joint that rests on its stop beyond it.
+    The joint brakes before its stop, and from a speed above `top`.
+
+    A joint brakes once its speed exceeds ω way/2, as in `limits_of_tasks`. A joint beyond its stop returns equally
+    smoothly, since sensors with an offset place a joint at rest on its stop beyond the stop.
 
     Args:
         speed: Speed towards the stop [rad/s or m/s].
@@ -524,7 +528,7 @@ def policy_torques(machine: Machine, v: Array, arena: Arena) -> Wanted:
 def meets_ground(contacts: ContactArrays, i: int, v: Array, h: float, approach_speed_m_s: float) -> bool:
     """True if contact i approaches the ground faster than a resting foot, and closes its gap within a period.
 
-    False for a foot that is estimated below the ground: it has already landed, or the ground is misplaced.
+    False for a foot that seems to be below the ground: it has already landed, or the estimated ground is too high.
 
     Args:
         contacts: All candidate contacts.
@@ -545,9 +549,9 @@ def meets_ground(contacts: ContactArrays, i: int, v: Array, h: float, approach_s
 def land_corners(machine: Machine, contacts: ContactArrays, v: Array) -> None:
     """Clear the marks of lifted corners that have landed, once in a control step, before its problem is assembled.
 
-    A corner lands when it is as low as the lowest corner of its sole, or will be at the end of this period. A corner
-    that rests higher for `LANDED_PERIODS` has landed, too: then the estimated tilt of the sole must be wrong. The marks
-    of a foot that is planned to swing are cleared.
+    A corner has landed if it is as low as the lowest corner of its sole, or will be at the end of this period. A corner
+    that rests for `LANDED_PERIODS` while seeming higher has landed, too: the estimated tilt of the sole must be wrong.
+    The marks of a foot that is planned to swing are cleared.
 
     Args:
         machine: The machine; its `lifted` are changed.
@@ -591,7 +595,7 @@ def stance(
     lifted: Integers,
     arena: Arena,
 ) -> Integers:
-    """Return the indices of contacts whose feet are planned to stand, and are neither landing nor moving.
+    """Return the indices of contacts in stance: their feet are planned to stand, and neither land nor move.
 
     A foot may move if its gap is below `HOVER_M`.
 
@@ -635,7 +639,7 @@ def stance(
 def as_rigid(contacts: ContactArrays, patch: Integers, u: int, target: Array, arena: Arena) -> tuple[Array, Array]:
     """Replace the target velocities of the corners of each sole by the closest velocities of a rigid body.
 
-    The columns of the base in the contact rows are the velocities of a robot that moves as one rigid body.
+    The base's columns of the contact rows are the corner velocities of a robot that moves as one rigid body.
 
     Args:
         contacts: The n contacts.
@@ -712,8 +716,8 @@ def take(contacts: ContactArrays, which: Integers, arena: Arena) -> ContactArray
 def ramp_weights(identity: Integers, patch: Integers, inputs: Inputs, ramp_s: float, arena: Arena) -> Array:
     """Return weights on the impulses of feet close to lift-off or touchdown, shape (n,) (planner.md, section 7).
 
-    ``k RAMP_WEIGHT (1 - t / ramp_s)³`` with t to lift-off or since touchdown and k contacts of the same foot; zeros if
-    `ramp_s` is 0.
+    ``k RAMP_WEIGHT (1 - t / ramp_s)³`` with t the time to lift-off or since touchdown [s], and k the number of contacts
+    of the same foot. The weights are zero if `ramp_s` is 0.
 
     Args:
         identity: The n contacts.
@@ -742,10 +746,10 @@ def ramp_weights(identity: Integers, patch: Integers, inputs: Inputs, ramp_s: fl
 def holding(machine: Machine, contacts: ContactArrays, rho: Array, arena: Arena) -> Array:
     """Return motor impulses ``h kp I (q_des - q)``, shape (a,) [N m s]; zero if a lift-off is planned.
 
-    The projection removes the part of the demand that contacts without slip forbid. If feet creep, joint errors in
-    these forbidden directions would grow. So these errors demand internal forces, that is, torques that move nothing.
-    The stiffness is the same as in the other directions, in which a joint moves the inertia I = Σ J²/(n |ρ|²) of the
-    robot at its foot.
+    The projection removes the part of the demand that sticking contacts forbid. If feet creep, joint errors in the
+    forbidden directions would grow. So these errors demand internal forces: torques that cause no motion. Their
+    stiffness equals the stiffness in the allowed directions, in which a joint moves the inertia I = Σ J²/(n |ρ|²) of
+    the robot at its foot.
 
     With tasks the joints' reference is only a posture, and demands no internal forces.
 
@@ -837,7 +841,7 @@ def limits_of_tasks(machine: Machine, mu: Array, bounds: Bounds, arena: Arena) -
         angle, _ = joint_error(machine.terms, machine.inputs, j)
         least[j], most[j] = bounds.least[j] / h, bounds.most[j] / h
         speed, down, up = v[u + j], room.lower[j] - angle, room.upper[j] - angle
-        # a joint that meets its stop or its largest speed without warning would make all tasks jump
+        # without smooth braking, a joint that reaches its stop or its largest speed would make all tasks jump
         slow = speed + 2.0 * BRAKING_1_S * h * (max(0.5 * BRAKING_1_S * down, -room.speed[j]) - speed)
         fast = speed + 2.0 * BRAKING_1_S * h * (min(0.5 * BRAKING_1_S * up, room.speed[j]) - speed)
         lowest, highest = nearing(angle, room.lower[j], h), nearing(angle, room.upper[j], h)
@@ -878,7 +882,7 @@ def within_limits(bound: Bound, step: AssembledStep, arena: Arena) -> AssembledS
 
 @njit(inline="always")  # inlined into its callers; a separate function would be compiled in addition
 def assemble(machine: Machine, detected: ContactArrays, arena: Arena) -> AssembledStep:
-    """Run stages 1 to 4; `machine.terms` and the candidates `detected` must belong to `machine.inputs`."""
+    """Run stages 1 to 4; `machine.terms` and the candidates `detected` must be computed at `machine.inputs`."""
     inputs = machine.inputs
     terms, h = machine.terms, machine.h
     m, v, b = terms.M.shape[0], velocity(machine, arena), vector(arena, terms.fixed.shape[0])
@@ -890,7 +894,7 @@ def assemble(machine: Machine, detected: ContactArrays, arena: Arena) -> Assembl
     else:
         demand(terms, machine.joints, h, inputs, v, b)
 
-    if machine.filter.cut.shape[0] > 0:  # no plan says which feet stand: the contact law decides
+    if machine.filter.cut.shape[0] > 0:  # no plan defines the feet in stance: the contact law decides
         which = indices(arena, detected.identity.shape[0])
         for i in range(which.shape[0]):
             which[i] = i
@@ -951,12 +955,12 @@ def assemble(machine: Machine, detected: ContactArrays, arena: Arena) -> Assembl
 
 @njit(cache=True, forceinline=True, error_model="numpy")
 def beyond(bounds: Bounds, impulse: Array, known: Array) -> bool:
-    """Release joints whose motor impulses are beyond their bounds; return True if there are any.
+    """Release joints whose motor impulses are beyond their bounds; return True if any joint is released.
 
     Args:
         bounds: Bounds of all motor impulses.
         impulse: Impulses of the tracked joints, shape (p,) [N m s].
-        known: In and out: bounds of the released joints, NaN for tracked joints, shape (a,) [N m s].
+        known: Updated: bounds of the released joints, NaN for tracked joints, shape (a,) [N m s].
     """
     exceeds, k = False, 0
     for j in range(known.shape[0]):
@@ -973,7 +977,7 @@ def beyond(bounds: Bounds, impulse: Array, known: Array) -> bool:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def drive(step: AssembledStep, known: Array, active: Integers, arena: Arena) -> AssembledStep:
-    """Return the step with released joints: their motor impulses are known, their velocities are not prescribed.
+    """Return the step with released joints, which have known motor impulses and no prescribed velocities.
 
     Args:
         step: The step with all joints prescribed.
@@ -1028,10 +1032,10 @@ def next_round(
 
     Args:
         bound: The machine.
-        step: The step with all joints prescribed; if `widens`, its bounds are replaced by bounds without a rate limit.
+        step: The step with all joints prescribed. If `widens`, bounds without a rate limit replace its bounds.
         impulse: Motor impulses of the joints that were tracked, shape (p,) [N m s].
-        known: Impulses of the motors at their bounds, as in `drive`; NaN for the others (read and updated; `beyond`
-            gives the first values).
+        known: Updated: impulses of the motors at their bounds as in `drive`, NaN for all other motors. `beyond` writes
+            the first values.
         widens: True to track all joints once more, without the torque-rate limit.
         at_once: True if all joints were tracked.
         arena: Arena for all arrays.
@@ -1059,12 +1063,12 @@ def torque(
         bounds: Bounds of all motor impulses.
         f: Impulses of the n contacts in stance, shape (3 n,) [N s].
         impulse: Motor impulses of the tracked joints, shape (p,) [N m s].
-        known: In: impulses of the released joints, NaN for tracked joints, shape (a,) [N m s]. Out: the impulses of all
-            joints, within their bounds.
+        known: Before the call: impulses of the released joints, NaN for tracked joints, shape (a,) [N m s]. After it:
+            the impulses of all joints, within their bounds.
 
     Returns:
-        True if the impulses are finite, else the torques are unchanged; True if a torque is at its limit; True if a
-        torque changes faster than its rate allows.
+        Three flags: the impulses are finite (otherwise the torques are unchanged); a torque is at its limit; a torque
+        changes faster than its rate limit.
     """
     machine = bound.borrowed
     result, k = machine.result, 0
@@ -1089,7 +1093,7 @@ def torque(
         limit, last = machine.joints.limit[j], result.tau[j]
         result.tau[j] = min(max(known[j] / machine.h, -limit), limit)
         if machine.filter.cut.shape[0] > 0 and known[j] == machine.h * machine.filter.wanted[j]:
-            result.tau[j] = machine.filter.wanted[j]  # to the bit
+            result.tau[j] = machine.filter.wanted[j]  # bitwise equal
         clipped = clipped or abs(result.tau[j]) >= limit * (1.0 - MET)
         # False for the first torque: `last` is NaN
         faster = faster or abs(result.tau[j] - last) > machine.h * machine.joints.room.torque_rate[j]
@@ -1098,7 +1102,7 @@ def torque(
 
 @njit(cache=True)
 def count_released(releases: Integers, tracked: bool, calm: bool) -> None:
-    """Count periods with released joints up, and calm periods down, between 0 and `MOST_RELEASES`.
+    """Increment the count in periods with released joints, decrement it in calm periods, between 0 and `MOST_RELEASES`.
 
     Args:
         releases: The count, updated, shape (1,).
@@ -1145,7 +1149,7 @@ def ladder(scheme: Any, bound: Bound, machine: Machine, step: AssembledStep, are
     f, known = zeros(arena, 3 * n), vector(arena, step.b.shape[0])
     known[:] = np.nan
     driven, at_once, rated, clipped = step, True, True, False
-    # the loop ends: except for the first round and the one after widening, each round releases tracked joints
+    # the loop terminates: each round releases tracked joints, except the first round and the round after widening
     while True:
         answer = ask(scheme, (driven, f, arena))
         ending = answer.ending

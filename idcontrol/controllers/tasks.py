@@ -1,8 +1,8 @@
 """Joint velocities that whole-body tasks demand in a control step (docs/theory/tasks.md).
 
-They are first computed without limits of friction and motors. If all contacts can stick with this motion within
-friction cones and motor limits, it is also the optimum of the quadratic program with these limits, which has the same
-objective and equations: the program need not be solved.
+The velocities are first computed without limits of friction and motors. If the resulting motion satisfies friction
+cones and motor limits with all contacts sticking, it is also the optimum of the quadratic program with these limits.
+Then the program, which has the same objective and equations, need not be solved.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FREE: Final = 0
 BOUNDED: Final = 1
 """A quadratic program chose the motion."""
 INFEASIBLE: Final = 2
-"""Contacts and limits allow no motion without slip: the contact model gets the demand without limits."""
+"""No motion without slip satisfies contacts and limits; the contact model gets the demand without limits."""
 DEMANDS: Final = ("free", "qp", "infeasible")
 """The values of `Command.demand`."""
 TARGETS: Final = typeof(NO_TARGETS)
@@ -39,7 +39,7 @@ class TaskTerms(NamedTuple):
     """The tasks of a controller.
 
     Attributes:
-        targets: References and gains; empty for a controller with only the joints' reference.
+        targets: References and gains; empty if the joints' reference is the only demand.
         placement: Placement of the robot's bodies.
         joint_weight: Weights of the joints' reference, shape (a,).
         certificate: Address of the scheme that tries the sticking motion within all limits.
@@ -118,7 +118,7 @@ def force_targets(tasks: TaskTerms, contacts: ContactArrays, h: float, arena: Ar
 @late(lambda *_: types.none)
 @njit(cache=True, inner=True, error_model="numpy")
 def miss_targets(tasks: TaskTerms, contacts: ContactArrays, f: Array, h: float, arena: Arena) -> None:
-    """Write by how much impulses f (3 n,) of contacts in stance miss the force targets."""
+    """Write the errors of the force targets under impulses f (3 n,) of contacts in stance."""
     force = vector(arena, f.shape[0])
     for r in range(f.shape[0]):
         force[r] = f[r] / h
@@ -155,7 +155,7 @@ def free_velocities(tasks: TaskTerms, M: Array, bias: Array, wish: Wish, arena: 
 @late(lambda tasks, M, bias, wish, *_: bias)
 @njit(cache=True, inner=True, error_model="numpy")
 def bounded_velocities(tasks: TaskTerms, M: Array, bias: Array, wish: Wish, limits: Limits, arena: Arena) -> Array:
-    """Compute the joint velocities that tasks demand within all limits; return `wish.b` if these allow no motion.
+    """Compute the joint velocities that tasks demand within all limits; return `wish.b` if the limits allow no motion.
 
     Args:
         tasks: The tasks; their outcome is overwritten.

@@ -23,11 +23,11 @@ DRAWS: Final = 20
 DEMANDS: Final = (1e2, 1e3, 1e4)
 """Joint accelerations from hard to infeasible [rad/s²]."""
 PUSH: Final = 1.0
-"""Speed at which the base slides or falls, or the joints of a fixed robot turn [m/s, rad/s]."""
+"""Speed of the base while it slides or falls [m/s], or of the joints of a fixed robot [rad/s]."""
 TICK_S: Final = 1e-4
 """Time between two calls [s]: estimators learn from the motion within a control period only."""
 SLIDING: Final = 8
-"""Number of calls in which the base slides: enough for the friction estimator to use the slip of the feet."""
+"""Number of calls in which the base slides, enough for the friction estimator to use the slip of the feet."""
 
 
 class StandingRobot(Protocol):
@@ -56,7 +56,7 @@ _ROBOTS: WeakKeyDictionary[Controller, StandingRobot] = WeakKeyDictionary()
 
 
 def remember(controller: Controller, robot: StandingRobot) -> None:
-    """Record the robot of `controller` for `warm`, unless weak references to a user's controller are impossible."""
+    """Record the robot of `controller` for `warm`, if weak references to the controller are possible."""
     with contextlib.suppress(TypeError):
         _ROBOTS[controller] = robot
 
@@ -72,10 +72,11 @@ def warm(
 ) -> None:
     """Load or compile all kernels that a call of `controller` may need.
 
-    Otherwise the first step that needs a kernel waits 0.1 s or more for loading it, or minutes for compiling it. A copy
-    of the controller gets easy, hard and impossible demands, with every number of feet on the ground, while sliding and
-    while falling; its second path (`WithFallback`) also gets each of them. In the copy, feet or fingertips that are in
-    the air at `start` are enlarged to reach the ground. The controller itself keeps its memory.
+    Without warming, the first step that needs a kernel waits 0.1 s or more for loading it, or minutes for compiling it.
+    A copy of the controller is called with easy, hard and impossible demands, with every number of feet on the ground,
+    while sliding and while falling. Its second path (`WithFallback`) gets the same demands. In the copy, feet or
+    fingertips that are in the air at `start` are enlarged to reach the ground. The memory of the controller itself is
+    unchanged.
 
     Args:
         controller: The controller; it must be copyable, as all controllers of this package are.

@@ -1,7 +1,7 @@
 """A control step in one call of compiled code: terms, contacts, estimators, and the scheme's step.
 
-It is for robots whose terms and contacts are computed in compiled code, and does not hold the interpreter lock. The
-scheme's step is `idcontrol.controllers.step`.
+The call serves robots with terms and contacts in compiled code, and does not hold the interpreter lock. The scheme's
+step is `idcontrol.controllers.step`.
 """
 
 from __future__ import annotations

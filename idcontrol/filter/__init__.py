@@ -1,4 +1,4 @@
-"""Admissible torques for policies: the nearest torques within friction cones and limits, with predicted forces.
+"""Admissible torques for policies: the nearest torques within friction cones and limits, and the predicted forces.
 
 A policy gives joint targets at 50 Hz, or torques. `Torques` is called in every period of the drives' loop::
 
@@ -41,7 +41,9 @@ def no_cut(joints: int) -> Filter:
 def step(
     contacts: SphereContacts, gains: Gains, h: float, limits: Filter, settings: InverseSettings
 ) -> InverseDynamics:
-    """Return the controller behind a filter; its `Reference.a` has torques added to the torques of the gains [N m].
+    """Return the controller that a filter runs.
+
+    Its `Reference.a` consists of torques, which are added to the torques of the gains [N m].
 
     Args:
         contacts: Feet of the robot.
@@ -57,8 +59,9 @@ def step(
 class Torques:
     """The torques of a policy, changed as little as friction cones and limits require.
 
-    Torques are returned to the bit if the contact law predicts a motion without slip within all limits. Otherwise a
-    quadratic program finds the nearest torques, relative to the torque limits (`idcontrol.filter.nearest`).
+    If the contact law predicts a motion without slip within all limits, the wanted torques are returned bitwise
+    unchanged. Otherwise a quadratic program finds the nearest torques, relative to the torque limits
+    (`idcontrol.filter.nearest`).
     """
 
     def __init__(
@@ -82,7 +85,7 @@ class Torques:
             force_n: Largest normal force of a contact [N].
             power_w: Largest mechanical power of all motors together [W].
             rate_limit_nm_s: Largest rate of a torque [N m/s]; "robot" for the limit of the robot file, None for no
-                limit. A limit delays torques, and stiff gains with late torques may be unstable.
+                limit. A rate limit delays torques, which may destabilize stiff gains.
 
         Raises:
             InputError: The robot or a number is unusable.
@@ -115,13 +118,13 @@ class Torques:
         Args:
             state: The measured state.
             reference: Joint targets with velocities, in place of `q` and `v`.
-            q: Joint targets, shape (a,) [rad]; None for none: the gains then have no effect.
+            q: Joint targets, shape (a,) [rad]. With None the gains have no effect.
             v: Velocities of the joint targets, shape (a,) [rad/s]; None for rest.
             tau: Torques, shape (a,) [N m]; None for zero.
 
         Returns:
             Torques and predicted forces. The status is REPAIRED if the torques differ from the wanted torques;
-            ``dropped`` is then ("tracking",), or ("no-slip",) if a foot slides nevertheless.
+            In that case ``dropped`` is ("tracking",), or ("no-slip",) if a foot still slides.
         """
         system, still = self._system, self._standing.v
         self._filter.cut[:] = 0
@@ -136,12 +139,12 @@ class Torques:
                 v=still if v is None else np.asarray(v),
                 a=still if tau is None else np.asarray(tau),
             )
-        except Exception as error:  # a policy may give anything; a controller raises nothing
+        except Exception as error:  # a policy may pass anything; a controller raises nothing
             return failed(system, f"state or targets cannot be read: {error}")
         return self._step(state, wanted)
 
     def reset(self) -> None:
-        """Forget the last step, and with it the last torques of the rate limit."""
+        """Forget the last step, including the torques from which the rate limit starts."""
         self._step.reset()
 
     @property
@@ -160,7 +163,7 @@ class Torques:
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """The limits in `cut` that the predicted motion breaks nevertheless."""
+        """The limits in `cut` that the motion predicted for the filtered torques still breaks."""
         return self._words(1)
 
     def _words(self, which: int) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 r"""The admissible torques that are nearest to the torques of a policy.
 
 The contact law of maximal dissipation predicts motion and forces f* for the wanted torques τ*. If no foot slips and all
-limits hold, the torques stay as they are, to the bit. Otherwise::
+limits hold, the torques are bitwise unchanged. Otherwise::
 
     minimize   ½ Σ ((τ_j - τ*_j) / limit_j)² + ½ w Σ (N f - N f*)² + small ½ |f|²
     s.t.       M v⁺ + κ = Jᵀf + Pᵀ(hτ)
@@ -10,10 +10,11 @@ limits hold, the torques stay as they are, to the bit. Otherwise::
                f = f*                                                                           contacts that slow down
                τ and P v⁺ within bounds,  (P v)ᵀτ ≤ power_max
 
-The prediction for τ* decides the role of each contact. A loaded contact stands if it sticks, or if its slip would fall
-by less than the fraction 1 - γ; a contact without load opens. Other contacts slow down enough by themselves, and keep
-their impulses. If no torques satisfy all rows, the program drops the bounds of the joints first, if the wanted
-torques break them, then lets contacts slip. If it still finds none, the wanted torques stay, within the motors' limits.
+The prediction for τ* decides the role of each contact. A loaded contact must stand if it sticks, or if its slip would
+decrease by less than the fraction 1 - γ. A contact without load opens. Other contacts slow down enough without help,
+and keep their impulses. If no torques satisfy all rows, the program is relaxed: first the bounds of the joints are
+dropped, if the wanted torques break them; then contacts may slip. If there is still no solution, the wanted torques are
+used, within the motors' limits.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ TORQUE, SLIP, JOINT, FORCE, POWER = 1, 2, 4, 8, 16
 """Bits of `Filter.cut`: limits of motors; slip of feet; limits of joints, contact forces and power."""
 
 SLOWS: Final = 0.95
-"""Share γ of its slip that a contact may keep in a period, as in `idcontrol.contact.landing`."""
+"""Largest fraction γ of its slip that a contact may keep after a period, as in `idcontrol.contact.landing`."""
 
 LOAD_WEIGHT: Final = 1.0
-"""Weight of changes of normal impulses relative to the largest weight of motor impulses [m²]. With torques alone, the
-nearest torques would often unload a foot that slips, and the robot would sink on it."""
+"""Weight of changes of normal impulses relative to the largest weight of motor impulses [m²]. Without this weight, the
+nearest torques would often unload a slipping foot, and the robot would sink."""
 
 FORCE_WEIGHT: Final = 1e-9
-"""Weight of contact impulses relative to the largest weight of motor impulses [m²]: it makes forces unique."""
+"""Weight of contact impulses relative to the largest weight of motor impulses [m²]. It makes the forces unique."""
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -69,7 +70,7 @@ def _free_motion(p: AssembledStep, impulse: Array, arena: Arena) -> Whitened:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _contacts(p: AssembledStep, w: Whitened, after: Array, f: Array, arena: Arena) -> tuple[Booleans, Booleans]:
-    """Decide what each contact does, from its velocities after the step, shape (3 n,), and its impulses f (3 n,).
+    """Decide the role of each contact from its velocities after the step, shape (3 n,), and its impulses f (3 n,).
 
     For contacts that slip too fast, subtract the allowed slip from the constants of `w`.
 
@@ -98,7 +99,7 @@ def _broken(p: AssembledStep, v: Array, f: Array, impulse: Array) -> int:
     wanted, a, cut, power = p.wanted, impulse.shape[0], 0, 0.0
     u = v.shape[0] - a
     for j in range(a):
-        slack = MET * max(abs(wanted.v[u + j]), 1.0)  # a joint at rest still has the rounding of the step
+        slack = MET * max(abs(wanted.v[u + j]), 1.0)  # a joint at rest still moves by the rounding of the step
         if not wanted.slowest[j] - slack <= v[u + j] <= wanted.fastest[j] + slack:
             cut |= JOINT
         power += wanted.v[u + j] * impulse[j]
@@ -129,10 +130,10 @@ class _Prediction(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """The contacts of the program: those that stand or open.
+    """The contacts of the program, which stand or open.
 
     Attributes:
-        w: The step with these contacts; the others' impulses are part of κ.
+        w: The step with these contacts; κ includes the impulses of all other contacts.
         which: Indices of these contacts among all contacts, shape (k,).
         mu: Their friction, shape (k,).
         stand: Numbers of the s standing contacts among these, shape (s,).
@@ -245,8 +246,8 @@ def nearest_torques(
         stands: Contacts that stand, shape (n,).
         opens: Contacts without force, shape (n,); contacts that neither stand nor open keep their impulses.
         joints: True to respect the bounds of the joints.
-        f: In: impulses for the wanted torques; out: impulses, shape (3 n,).
-        impulse: Out: motor impulses, shape (a,) [N m s].
+        f: Updated: impulses, shape (3 n,), initially for the wanted torques.
+        impulse: Result: motor impulses, shape (a,) [N m s].
         arena: Arena for all arrays.
 
     Returns:

@@ -1,6 +1,6 @@
 """Whole-body tasks: targets for frames, the centre of mass, the angular momentum and contact forces of a robot.
 
-A task has gains, a weight, and a reference, which `set` changes at any time::
+A task has gains, a weight, and a reference. `set` changes the reference at any time::
 
     com, torso = idc.tasks.CoM(kp=100), idc.tasks.Frame("torso_2_link", "orientation", kp=100)
     controller = idc.controllers.make("id-coulomb-qp", robot, mu=0.6, tasks=[com, torso, idc.tasks.Posture(kp=30)])
@@ -118,14 +118,14 @@ class _Rows:
     def error(self) -> Array:
         """Reference minus actual value at the last step [m, rad, N m s].
 
-        Controllers with the same list of tasks share this array, and every step of each of them overwrites it. Among
-        controllers with different lists, the array belongs to the controller that was created last.
+        Controllers with the same list of tasks share this array, and each step of any of these controllers overwrites
+        it. Among controllers with different lists, the array belongs to the controller that was created last.
         """
         targets, at = self._rooms[-1] if self._rooms else (self._own, 0)
         return targets.error[at, self._part].copy()
 
     def __getstate__(self) -> tuple[None, dict[str, Any]]:
-        """Return the state without the arrays of controllers: a copied controller connects its arrays itself."""
+        """Return the state without the arrays of controllers; a copied controller connects its arrays again."""
         state: Any = super().__getstate__()  # with slots: (None, values of the slots)
         return None, state[1] | {"_rooms": []}
 
@@ -135,7 +135,7 @@ class _Rows:
             getattr(targets, field)[at, part] = values
 
     def _set(self, velocity: npt.ArrayLike | None, acceleration: npt.ArrayLike | None, **place: Array) -> None:
-        """Write a reference whose position and rotation are checked; if another number is invalid, nothing changes."""
+        """Write a reference with a checked `place`; raise `InputError` for other numbers before anything changes."""
         size = (self._part.stop - self._part.start,)
         rates = {"velocity": velocity, "acceleration": acceleration}
         checked = {
@@ -172,7 +172,7 @@ class Frame(_Rows):
         axes: Axes = "LOCAL_WORLD_ALIGNED",
         relative_to: str | None = None,
     ) -> None:
-        """Choose a frame; until `set`, the target is the frame's pose in the robot's standing state.
+        """Choose a frame. Until `set` is called, the target is the frame's pose in the robot's standing state.
 
         Args:
             name: Name of the link or frame.
@@ -232,7 +232,7 @@ class CoM(_Rows):
         weight: npt.ArrayLike = 1.0,
         strict: bool = False,
     ) -> None:
-        """Choose gains and weight as for `Frame`; until `set`, the target is the position in the standing state."""
+        """Choose gains and weight as for `Frame`. The initial target is the position in the standing state."""
         super().__init__("the centre of mass", KINDS["position"], kp, kd, weight, strict)
         self._own.kind[0] = rows.CENTROID
 
@@ -257,7 +257,7 @@ class Momentum(_Rows):
     __slots__ = ()
 
     def __init__(self, *, kd: npt.ArrayLike = 10.0, weight: npt.ArrayLike = 1.0, strict: bool = False) -> None:
-        """Choose gain [1/s] and weight [(N m)⁻²] as for `Frame`; until `set`, the target is zero."""
+        """Choose gain [1/s] and weight [(N m)⁻²] as for `Frame`. Until `set` is called, the target is zero."""
         super().__init__("the angular momentum", KINDS["orientation"], 0.0, kd, weight, strict)
         self._own.kind[0] = rows.CENTROID
 
@@ -276,7 +276,7 @@ class Force(_Rows):
     __slots__ = ("frame",)
 
     def __init__(self, frame: str, kind: Literal["force", "wrench"] = "force", *, weight: npt.ArrayLike = 1.0) -> None:
-        """Choose a foot; until `set`, the task has no effect.
+        """Choose a foot. The task has no effect until `set` is called.
 
         Args:
             frame: Frame of the foot or sole in the robot file.
@@ -344,7 +344,7 @@ def gather(tasks: Sequence[Task], system: System, q: Array) -> tuple[Targets, Ar
     Args:
         tasks: The tasks; `Force` tasks are ignored, see `gather_forces`.
         system: The robot.
-        q: Configuration that gives a reference to tasks without one, shape (nq,).
+        q: Configuration that defines the reference of tasks without one, shape (nq,).
 
     Returns:
         The rows of all tasks, and the weights of the joints' reference, shape (a,).

@@ -1,17 +1,16 @@
-r"""The motion that whole-body tasks demand, within the constraints of contacts in stance and of momentum.
+r"""The motion that whole-body tasks demand, subject to the contacts in stance and the balance of momentum.
 
     minimize    ½ Σ w_j (a_j - ã_j)² + ½ Σ w_i (A_i a - y_i)²           joints' reference; weighted task rows
     subject to  J a = d,   A_i a = y_i                                 contacts in stance; strict task rows
                 Nᵀ(M_b a + c_b) = 0,   N = null(J_bᵀ)ᵀ ...              momenta that no contact force can change
 
 J are the rows of the contacts; J_b and M_b are the parts of J and M that belong to the unactuated velocities. The
-columns of N span the momenta of the base that contacts do not transmit: none on a sole, one for two point feet, six in
+columns of N span the momenta of the base that contacts cannot change: none on a sole, one on two point feet, six in
 flight. With these rows the demanded base motion equals the base motion of the subsequent inverse dynamics.
 
-With slacks ``s = √w (y - A a)`` the weighted rows become equations, too, so one reduction treats all rows. The
-unactuated velocities have no cost, and are eliminated by Householder reflections as in
-`idcontrol.controllers.projection`. The solution is the shortest vector that satisfies the remaining independent
-equations.
+Slacks ``s = √w (y - A a)`` turn the weighted rows into equations, so one reduction treats all rows. The unactuated
+velocities have no cost, and are eliminated by Householder reflections as in `idcontrol.controllers.projection`. The
+solution is the shortest vector that satisfies the remaining independent equations.
 """
 
 from __future__ import annotations
@@ -116,7 +115,8 @@ def free_demand(
             squares[i] += G[k, i] * G[k, i]
     for i in range(rows):
         longest = max(longest, squares[i])
-    # contacts and balance decide the unactuated velocities, unless they are nearly dependent; so slacks take no part
+    # unless the rows of contacts and balance are nearly dependent, they determine the unactuated velocities without
+    # slacks
     rank = reflect(G[: m + 1], u, 0, r, RANK_TOLERANCE * np.sqrt(widest), arena)
     rank = reflect(G, u, rank, rows, RANK_TOLERANCE * np.sqrt(widest), arena)
     independent, e = matrix(arena, rows - rank, a + p), vector(arena, rows - rank)

@@ -1,4 +1,4 @@
-r"""Force targets: a selection among contact forces that cause the same motion.
+r"""Force targets: they select among contact forces that cause the same motion.
 
     minimize ½ Σ w_i (W_i y - h f_i)² + ½ SHARE |hτ(y) - hτ_ref|²     over the impulses y of stage II
 
@@ -19,7 +19,7 @@ from idcontrol.tasks.rows import Targets
 from idcontrol.types import Array, Integers
 
 SHARE: Final = 1e-6
-"""Weight of motor torques [(N m)⁻²]: they select among forces that meet the targets equally well."""
+"""Weight of motor torques [(N m)⁻²]. It decides among forces that meet the targets equally well."""
 
 
 class ForceTerms(NamedTuple):

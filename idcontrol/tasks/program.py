@@ -25,11 +25,11 @@ from idcontrol.tasks.demand import RANK_TOLERANCE
 from idcontrol.types import Array
 
 FORCE_WEIGHT: Final = 1e-6
-"""Factor ε in the objective, of squared forces in units of the robot's weight: it makes forces unique."""
+"""Factor ε of the squared forces, in units of the robot's weight, in the objective. It makes the forces unique."""
 
 INSIDE: Final = 1e-6
-"""Unused part of friction and torque range: the following control step computes its own forces for the same motion, and
-rounding must not push them out of bounds."""
+"""Reserved fraction of friction and torque range. The control step computes forces for the same motion again, and
+rounding must not push these forces out of bounds."""
 
 
 class Rows(NamedTuple):
