@@ -1,13 +1,13 @@
-"""Controllers for n robots of a kind, stepped in one call: for thousands of simulated robots.
+"""Controllers for n robots of one kind, e.g. thousands of simulated robots, stepped in one call.
 
 Input and output arrays have one row per robot. No Python code runs per robot: a compiled loop computes the multibody
 terms of a row (`idcontrol.dynamics.multibody`), detects its contacts and takes the control step. It releases the
-interpreter's lock, so threads share the rows. If a step is not solved at the first attempt, the controller in Python
-repeats it and relaxes a demand.
+interpreter's lock, so threads share the rows. If the first attempt does not solve a step, the controller in Python
+repeats the step and relaxes a demand.
 
 The result of a row is bitwise equal to the result of `Controllers.single`, a controller for one robot.
 
-The loop receives the address of the scheme's step, so one compiled loop serves all schemes.
+The loop gets the address of the scheme's step as an argument, so one compiled loop serves all schemes.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Commands(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Memories of the n robots' controllers, as in `InverseDynamics`, one row per robot; k is the number of feet."""
+    """Memories of the controllers of n robots, as in `InverseDynamics`, one row per robot; k is the number of feet."""
 
     identity: Integers
     active: Integers
@@ -239,7 +239,7 @@ class Controllers:
         self._busy = Lock()
 
     def single(self, mu: float) -> InverseDynamics:
-        """Return a controller for one robot that gives exactly the commands of a row with friction `mu`."""
+        """Return a controller for one robot; its commands are exactly the commands of a row with friction `mu`."""
         name, robot, h, terrain, settings = self._settings
         contacts = robot.contacts(mu, terrain, CompiledSystem.of(robot.system()))
         if not 0 < len(robot.description.feet) <= MOST_FEET:
@@ -423,7 +423,10 @@ def _keep_row(worker: _Worker, rows: _Rows, i: int) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _steps(worker: _Worker, rows: _Rows, call: _Call, out: Commands, begin: int, end: int) -> None:
-    """Step the rows from `begin` to `end`; a row not solved at first attempt stays unchanged, with status FALLBACK."""
+    """Step the rows from `begin` to `end`.
+
+    Rows without a solution at the first attempt stay unchanged, with FALLBACK.
+    """
     references, machine = call.references, worker.whole.borrowed.machine.borrowed
     for i in range(begin, end):
         row = (

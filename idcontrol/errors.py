@@ -1,7 +1,7 @@
 """The exceptions of this package, and the recognition of a full disk.
 
-Constructors may raise. A control step raises only for a problem that its contact model does not accept (hundreds of
-contacts, infinite drag); all other faults are reported in its `Status`.
+Constructors may raise. A control step raises only if its contact model does not accept the problem (hundreds of
+contacts, infinite drag). All other faults are reported in the `Status` of the step.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections.abc import Iterable
 from urllib.parse import unquote, urlsplit
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-"""Error numbers of an `OSError` that reports a full disk or an exhausted quota: no internal error."""
+"""Error numbers of an `OSError` for a full disk or an exhausted quota, which are not internal errors."""
 MANY = 20
-"""If more names than this are known, a message lists only `EXAMPLES` names."""
+"""If more names than this are known, a message lists only `EXAMPLES` of them."""
 EXAMPLES = 5
 
 
@@ -62,7 +62,7 @@ class DuplicateName(IdControlError, ValueError):
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra of idcontrol, from the source from which idcontrol was installed.
+    """Return the command that installs an extra from the same source as the installed idcontrol.
 
     idcontrol is not on a package index, so the source is read from ``direct_url.json`` (PEP 610).
     """
@@ -74,4 +74,4 @@ def install_command(extra: str) -> str:
     url = urlsplit(origin.get("url", ""))
     place = unquote(url.path) if url.scheme == "file" else "idcontrol"
     editable = "--editable " if origin.get("dir_info", {}).get("editable") else ""
-    return f"pip install {editable}{shlex.quote(f'{place}[{extra}]')}"  # quoted, as it contains brackets
+    return f"pip install {editable}{shlex.quote(f'{place}[{extra}]')}"  # quoted, because it contains brackets

@@ -1,7 +1,7 @@
 """The data of a control loop: state, reference, command, and the status of a step.
 
-Arrays are float64, C-contiguous, in SI units. These types hold plain data only. Objects that are created in each step
-are frozen `msgspec.Struct`s, as creation takes a fifth of the time of a frozen dataclass; copy them with changes by
+Arrays are float64, C-contiguous, in SI units. These types hold plain data only. Objects that each step creates are
+frozen `msgspec.Struct`s: creating one takes a fifth of the time of a frozen dataclass. To copy them with changes, use
 `msgspec.structs.replace`.
 """
 
@@ -42,7 +42,7 @@ class Status(enum.IntEnum):
     REPAIRED = 1
     """Limits and friction cones hold; tracking or the torque-rate limit was relaxed, or a regularization was added."""
     FALLBACK = 2
-    """The step has no usable solution; the last admissible command or a simple one replaces it."""
+    """The step has no usable solution; the last admissible command or a simple command replaces it."""
     FAILED = 3
     """The input is unusable (a NaN in the state); the command is zero torque."""
 
@@ -62,7 +62,7 @@ CONES: Final = ("none", "pyramid", "circle")
 
 
 class ContactLaw(NamedTuple):
-    """Properties of a controller's or plant's contact model that an experiment needs before it builds either.
+    """Properties of a contact model that an experiment needs before it builds the controller or plant.
 
     A user's controller or plant may define it as the attribute ``contact_law``.
 
@@ -77,7 +77,7 @@ class ContactLaw(NamedTuple):
 
 
 TOUCHING_N: Final = 1e-3
-"""Smallest force that counts as contact [N]: far above rounding errors, far below the load of any foot."""
+"""Smallest force that counts as contact [N], far above rounding errors and far below the load of any foot."""
 
 
 class SoleWrenches(Protocol):
@@ -96,8 +96,8 @@ class ContactForces(msgspec.Struct, frozen=True, kw_only=True):
     """Forces at named contacts, from a plant (measured) or a controller (predicted).
 
     Attributes:
-        identity: Identity of each contact, shape (n,): a number that is constant from step to step; for a foot sphere,
-            its index.
+        identity: Identity of each contact, shape (n,): a number that stays the same from step to step, e.g. the index
+            of a foot sphere.
         force: Force of the ground on the machine, world axes, shape (n, 3) [N].
         normal: Contact normals, world axes, towards the machine, shape (n, 3).
         soles: Returns the positions of the machine's feet; None if unknown.
@@ -183,8 +183,8 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
         stance: True for feet in planned stance, shape (n_feet,).
         since_touchdown: Time since each foot's planned touchdown, shape (n_feet,) [s]; inf for feet in swing.
         to_liftoff: Time to the planned lift-off of each foot, shape (n_feet,) [s]; inf without a planned lift-off.
-        base_position: Reference position of the base, world frame, shape (3,) [m]; like `base_yaw` and `feet`, it is
-            not used for control, only recorded; walks judge a fall by its height.
+        base_position: Reference position of the base, world frame, shape (3,) [m]. Like `base_yaw` and `feet`, it is
+            only recorded, not used for control; its height is the reference for detecting a fall.
         base_yaw: Reference heading [rad]; the reference roll and pitch are zero.
         feet: Planned centres of the foot spheres, world frame, shape (n_feet, 3) [m].
         residual: Largest distance between a planned foot and its nearest reachable position [m]; above 1e-6 the plan is
@@ -253,11 +253,11 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
             Torque limits and friction cones are never relaxed.
         solved_by: ``"sticking"`` if all contacts stick and no contact problem was solved; otherwise the contact model,
             by the name of its plant; None without a contact model.
-        gap: Bound on an improvement [N m]. A contact problem may have several solutions; the controller searches for
-            the solution closest to the last torques, in a norm of torques. An undiscovered solution is closer than the
-            closest known solution by at most `gap`. 0 if the search proved that no solution is closer; NaN if the
-            controller does not search. `tau` gives the motion of the closest known solution, but its impulses are
-            redistributed towards decaying last torques (docs/theory/coulomb.md).
+        gap: Bound on the improvement by another solution [N m]. A contact problem may have several solutions; the
+            controller searches for the solution closest to the last torques, in a norm of torques. Any other solution
+            is closer than the closest known solution by at most `gap`. 0 if the search proved that no solution is
+            closer; NaN if the controller does not search. `tau` gives the motion of the closest known solution, but its
+            impulses are redistributed towards decaying last torques (docs/theory/coulomb.md).
         demand: How the motion for whole-body tasks was computed: ``"free"`` if limits of friction and motors are
             inactive; ``"qp"`` if a quadratic program respects these limits; ``"infeasible"`` if they allow no motion
             without slip; empty without tasks.
@@ -282,7 +282,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     kd: Array | None = None
 
     def __repr__(self) -> str:
-        """If a command has no torques, include the reason: zeros alone would look like a result."""
+        """Include the reason if a command has no torques: zeros alone would look like a result."""
         if self.status is Status.FAILED:
             return f"<Command: FAILED, no torque: {'; '.join(self.dropped)}>"
         return super().__repr__()

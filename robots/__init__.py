@@ -1,7 +1,7 @@
 """Robots: one folder each with a robot file (TOML) and, unless a package provides it, the URDF.
 
 To add one, write a folder with a ``robot.toml`` (its format is `idcontrol.robots.schema`) and run ``idcontrol check``.
-A user's robot needs no folder here: the path of its robot file serves as its name.
+A user's robot needs no folder here: the path of its robot file is its name.
 """
 
 import importlib

@@ -33,7 +33,7 @@ MOST_GUESSES = 3
 """Maximum number of suggestions for a frame that does not exist."""
 
 LEG_JOINTS = 3
-"""Number of actuated joints with which a leg can place its foot anywhere, as the gait requires."""
+"""Number of actuated joints of a leg that the gait requires: with three, a leg can place its foot anywhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,14 +122,14 @@ def _check(name_or_path: str | Path) -> Report:
 
 
 def _answered(warning: str, remarks: Mapping[str, str]) -> str:
-    """Return a warning, with the robot file's remark about it, if any."""
+    """Return a warning, followed by the robot file's remark about it, if any."""
     words = [word.rstrip(":;,") for word in warning.split()]
     said = next((text for pattern, text in remarks.items() if fnmatch.filter(words, pattern)), None)
     return warning if said is None else f"{warning}; {said}"
 
 
 def _folded(lines: Sequence[str]) -> list[str]:
-    """Merge lines with the same statement about several links or joints into a line that names them all."""
+    """Merge lines with the same statement about several links or joints into one line that names all of them."""
     alike: dict[tuple[str | None, str], list[re.Match[str]]] = {}
     for about in filter(None, map(ABOUT.fullmatch, lines)):
         alike.setdefault((about["what"], about["said"]), []).append(about)

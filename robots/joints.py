@@ -1,4 +1,4 @@
-"""Per-joint values by name or pattern; in ``{"*" = 20, "*_HAA" = 23, "LF_HAA" = 5}`` specific keys prevail."""
+"""Per-joint values by name or pattern; the most specific key applies: ``{"*" = 20, "*_HAA" = 23, "LF_HAA" = 5}``."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def problems(values: Mapping[str, Any], joints: Sequence[str], where: str, *, co
         complete: True if every joint must get a value.
 
     Returns:
-        One line for each key without a match, each joint with two equally specific patterns, and the joints without a
-        value.
+        One line for each key without a match, one for each joint with two equally specific patterns, and one for all
+        joints without a value.
     """
     mistakes = []
     for key in values:
@@ -51,7 +51,7 @@ def resolve(values: Mapping[str, float], joints: Sequence[str], where: str, *, d
         values: Number by joint name or by pattern, in which ``*`` matches any letters.
         joints: Names of the actuated joints.
         where: The table's key in the robot file, for messages.
-        default: Value of joints without an entry; None if all must have one.
+        default: Value of joints without an entry; None if every joint needs an entry.
 
     Returns:
         Shape (len(joints),).
@@ -67,7 +67,7 @@ def resolve(values: Mapping[str, float], joints: Sequence[str], where: str, *, d
 
 
 def keys(values: Mapping[str, Any], joint: str) -> list[str]:
-    """Return the keys that apply to a joint: its own name, or the most specific matching patterns."""
+    """Return the keys that apply to a joint: its name, or the most specific matching patterns."""
     if joint in values:
         return [joint]
     matching = [key for key in values if fnmatchcase(joint, key)]

@@ -1,6 +1,6 @@
-"""The entry point of the included robots in the group ``idcontrol.robots``: names, summaries, loader and check.
+"""The entry point of the included robots, in the group ``idcontrol.robots``: summaries, check and loader.
 
-Other packages with robots provide the same functions under the same group.
+Other packages with robots provide the same functions in the same group.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["check", "load", "names", "summaries"]
 
 
 def summaries() -> dict[str, str]:
-    """Describe each robot in a line, by name: from its robot file, or by the command that installs its URDF."""
+    """Return a line about each robot, by name: its summary, or the command that installs a missing URDF."""
     lines = {}
     for name in names():
         path = robot_file(name)

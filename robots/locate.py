@@ -1,7 +1,7 @@
-"""Locate robot files and their URDFs; no paths are hard-coded.
+"""Locate robot files and their URDFs, without fixed paths.
 
-Files are checked with `os.path`, which returns False for names that are too long or contain a zero byte; pathlib would
-raise an exception.
+Files are checked with `os.path`: it returns False for names that are too long or contain a zero byte, whereas pathlib
+raises an exception.
 """
 
 from __future__ import annotations

@@ -36,7 +36,8 @@ TABLES = {
     "actuators.bandwidth_hz": np.inf,
     "actuators.delay_s": 0.0,
 }
-"""The per-joint tables of a robot file, and the value of joints without an entry; None: every joint needs one."""
+"""The per-joint tables of a robot file, and the value of joints without an entry; None if every joint needs an
+entry."""
 
 ACTUATORS = tuple(where for where in TABLES if where.startswith("actuators."))
 """The tables of actuators, in the order of `Actuators`."""
@@ -228,7 +229,7 @@ class Robot:
 
 @functools.lru_cache(maxsize=16)
 def _bare_system(path: Path, content: bytes, free_flyer: bool) -> System:
-    """Return the system of a URDF without limits; the file is read and checked only if its `content` is new.
+    """Return the system of a URDF, without limits; the file is parsed and checked only if its `content` is new.
 
     Raises:
         InputError: The URDF is unusable.
@@ -313,7 +314,7 @@ def foot_gaps(robot: Robot, system: System, q: Array) -> Array:
 def legs(robot: Robot, system: System) -> tuple[Integers, ...]:
     """Return the actuated joints that move each foot, from the base outwards: indices into `System.actuated_names`.
 
-    The legs are read from the kinematic tree: no order of joints or feet tells which joints belong to which foot.
+    The legs are read from the kinematic tree, independently of the order of joints and feet.
     """
     chains = []
     for foot in robot.spheres:

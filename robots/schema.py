@@ -24,7 +24,7 @@ from idcontrol.robots.wording import LONGEST_LINE, shown
 MOST_BYTES = 1 << 20
 """Largest size of a robot file [bytes]."""
 MOST_DOTS = 1000
-"""Maximum number of dots in a line: the time to parse a dotted key grows with the square of the number of its parts."""
+"""Maximum number of dots in a line: the time to parse a dotted key grows with the square of its number of parts."""
 LARGEST = 1e9
 """Largest number in a robot file: computations with larger numbers soon overflow."""
 
@@ -96,8 +96,8 @@ class MotorLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         velocity_rad_s: Largest speed by joint [rad/s], or [m/s] of a sliding joint.
         torque_rate_nm_s: Largest rate of the torque by joint [N m/s], or of the force [N/s]; other joints have no
             limit.
-        no_load_rad_s: Speed by joint at which the motor has no torque left [rad/s], or [m/s]: above `velocity_rad_s`
-            the torque falls linearly to zero. Joints without an entry have full torque at all speeds.
+        no_load_rad_s: Speed by joint at which the motor's torque is zero [rad/s], or [m/s]: from `velocity_rad_s` on,
+            the torque falls linearly to zero at this speed. Joints without an entry have full torque at all speeds.
     """
 
     torque_nm: dict[str, Positive]
@@ -142,7 +142,7 @@ class MachineOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class AccelerationGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Error feedback of inverse dynamics, as accelerations: one pair of gains serves all joints (planner.md 6).
+    """Error feedback of inverse dynamics, as accelerations; the same two gains apply to all joints (planner.md 6).
 
     Attributes:
         kp_1_s2: Stiffness [1/s²].
@@ -158,8 +158,8 @@ class TorqueGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     Attributes:
         kp_nm_rad: Stiffness by joint [N m/rad].
-        kd_nm_s_rad: Damping by joint [N m s/rad]. It acts explicitly, so it is stable only up to half of the joint's
-            inertia divided by the control period.
+        kd_nm_s_rad: Damping by joint [N m s/rad]. Damping is explicit in time, so it is stable only up to half of the
+            joint's inertia divided by the control period.
     """
 
     kp_nm_rad: dict[str, NotNegative]
@@ -226,7 +226,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         gait: Default gait; None for a robot that does not walk.
         command: Limits on the change of its commanded velocity.
         orders: Joint orders of this robot's machines, by name, such as the maker's library.
-        remarks: Reasons why the URDF is right despite warnings of `check`, by names of links or joints, or patterns
+        remarks: Reasons why the URDF is right despite a warning of `check`, by name of the link or joint, or by pattern
             with ``*``.
     """
 
@@ -288,7 +288,7 @@ def parse(raw: Mapping[str, Any]) -> tuple[Description | None, list[str]]:
 
 
 def _problems(raw: Any, struct: type[msgspec.Struct], where: str) -> list[str]:
-    """Return the mistakes in a table for `struct`: unknown or missing keys, values of a wrong kind or out of range."""
+    """Return the mistakes in a table for `struct`: unknown or missing keys, wrong types, values out of range."""
     if not isinstance(raw, Mapping):
         return [f"{where}: must be a table, as in [{where}]"]
     fields = {field.name: field for field in msgspec.structs.fields(struct)}
@@ -339,7 +339,7 @@ def _value_problems(value: Any, kind: Any, at: str) -> list[str]:
 
 
 def _inconsistencies(raw: Mapping[str, Any]) -> list[str]:
-    """Return contradictions between readable keys."""
+    """Return contradictions between keys whose values are valid by themselves."""
     feet, gait = raw.get("feet", []), raw.get("gait")
     named = [foot.get("name") for foot in feet if isinstance(foot, Mapping)] if isinstance(feet, list) else [None]
     names = [name for name in named if isinstance(name, str)]

@@ -1,4 +1,4 @@
-"""Check whether a robot can stand in its home pose and on the feet of its gait: statics and rate of tipping."""
+"""Check that a robot can stand at home and on the stance feet of its gait: statics, and speed of tipping over."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ GRAVITY = 9.81
 MU = 0.6
 """Friction coefficient with which a robot must be able to stand: rubber on a dry floor."""
 LEAST_LEAN_RAD = 0.02
-"""A robot that already tips over at a smaller lean cannot stand: no controller holds its base still enough."""
+"""A robot that tips over at a smaller lean than this cannot stand: no controller holds its base still enough."""
 MOST_LEAN_RAD = 0.15
-"""A robot that leans more than this at the end of a stance will fall; at four times this lean it counts as fallen."""
+"""A robot that leans more than this at the end of a stance will fall. It counts as fallen at four times this lean."""
 ON_EDGE = 1e-3
-"""A centre of mass inside the support polygon, but closer than this to its edge, counts as on the edge [m].
+"""A centre of mass inside the support polygon counts as on its edge if it is closer to the edge than this [m].
 
 For two feet `support_margin` is up to 0.2 mm too large, because it only samples `DIRECTIONS`."""
 MOST_RADIUS = 0.5
 """Largest radius of a foot, as a share of the length of its leg; a larger foot would reach the knee."""
 MOST_GROWTH = 100.0
-"""Bound on the exponent of the growing lean, so that it does not overflow in a stance of hours."""
+"""Bound on the exponent of the growing lean; without it, a stance of hours would overflow."""
 DIRECTIONS = np.stack([f(np.linspace(0.0, 2.0 * np.pi, 3600, endpoint=False)) for f in (np.cos, np.sin)])
 """Unit vectors in the plane, shape (2, 3600)."""
 
 
 def problems(robot: Robot, system: System) -> list[str]:
-    """Return why a robot with a floating base and feet cannot stand or walk, one line per reason.
+    """Return the reasons why a robot with a floating base and feet cannot stand or walk, one line each.
 
     Args:
         robot: The robot; each of its feet is at the end of a leg.
@@ -109,7 +109,7 @@ def support_margin(feet: Array) -> float:
 
 
 def torque_share(robot: Robot, system: System) -> float:
-    """Return how much of its torque limit the most loaded joint needs at home, with the most favourable contact forces.
+    """Return the share of its torque limit that the most loaded joint needs at home, for the best contact forces.
 
     Args:
         robot: The robot.
@@ -120,12 +120,10 @@ def torque_share(robot: Robot, system: System) -> float:
 
 
 def _torque_share(system: System, contacts: Contacts, limit: Array, rows: slice) -> float:
-    """Return how much of its torque limit the most loaded joint needs at rest; inf if the machine cannot be at rest.
+    """Return the share of its torque limit that the most loaded joint needs at rest; inf if rest is impossible.
 
-    Contact forces are the most favourable.
-
-    The linear program in the contact forces f and the share s is: min s, J_uᵀ f = c_u, |c_a - J_aᵀ f| <= s τ_max, with
-    f in friction pyramids.
+    The contact forces f minimize this share s, by a linear program: min s, J_uᵀ f = c_u, |c_a - J_aᵀ f| <= s τ_max, f
+    in friction pyramids.
 
     Args:
         system: The machine at rest; c is its bias.
@@ -179,13 +177,13 @@ def _gait_problems(robot: Robot, system: System, com: Array) -> list[str]:
     contacts, limit = robot.contacts(MU, system=system).detect(math.inf), robot.torque_limit(system.actuated_names)
     height, most, needs = float(com[2]), (0.0, ""), (0.0, "")
     for stands, lasts in stances(gait):
-        if not stands.any():  # a flight phase: the planner lets the base fall, and the next stance catches it
+        if not stands.any():  # a flight phase: the base falls as planned, and the next stance catches it
             continue
         on = " and ".join(name for name, one in zip(names, stands, strict=True) if one)
         carriers = contacts.take(np.flatnonzero(stands))
         margin = support_margin(carriers.point[:, :2] - com[:2])
         beside = max(-margin, 0.0)
-        # no robot balances on a line or a point: start from the smallest lean that tips it over
+        # no robot balances on a line or a point: assume at least the smallest lean that tips it over
         begins = max(beside / height, LEAST_LEAN_RAD) if margin < ON_EDGE else 0.0
         lean = begins * (math.cosh(min(lasts * math.sqrt(GRAVITY / height), MOST_GROWTH)) - 1.0)
         most = max(
@@ -205,7 +203,7 @@ def _gait_problems(robot: Robot, system: System, com: Array) -> list[str]:
 
 
 def implausible_inertias(robot: Robot, system: System) -> list[str]:
-    """Warn of each moving body with an inertia that only a body larger than the whole robot can have."""
+    """Warn of each moving body whose inertia is possible only for a body larger than the whole robot."""
     q = robot.standing_state(system).q
     data = system.model.createData()
     pin.framesForwardKinematics(system.model, data, q)

@@ -1,4 +1,4 @@
-"""Read a URDF as XML and report all its problems in words, before Pinocchio reads it.
+"""Read a URDF as XML and report all its problems before Pinocchio reads it.
 
 Pinocchio and urdfdom stop at the first error, report no line number, and accept invalid values, such as a zero axis or
 a negative mass. Document types and entities are refused: URDFs do not need them, and their expansion can fill the
@@ -55,20 +55,21 @@ _RESERVED = ("universe", "root_joint")
 """Pinocchio's names for the world and for the joint under a floating base."""
 
 MOST_BYTES = 1 << 24
-"""Largest size of a URDF [bytes]; URDFs of humanoids have a hundredth of this size."""
+"""Largest size of a URDF [bytes]: a hundred times the size of a humanoid's URDF."""
 MOST_LINKS = 1000
 MOST_MOVING = 300
 """Largest number of moving joints; the time of a control step grows with their third power."""
 _MOST_DEPTH = 100
 _MOST_ELEMENTS = 100 * MOST_LINKS
 _MOST_GUESSES = 5
-"""Maximum number of problems with a suggested name, as each search takes time proportional to the number of names."""
+"""Maximum number of problems for which a similar name is sought: each search takes time proportional to the number of
+names."""
 
 _ROUNDING_KG_M2 = 1e-15
-"""Tolerance of moments of inertia, as CAD writes zeros as tiny numbers of either sign. A cube of 1 mg with sides of 1
-mm has 170 times this inertia."""
+"""Tolerance of moments of inertia [kg m²]: CAD programs write zeros as tiny numbers of either sign. A cube of 1 mg with
+sides of 1 mm has 170 times this inertia."""
 _TRIANGLE = 1e-3
-"""Relative tolerance of moments of inertia in the triangle inequality, as URDFs are printed with few digits."""
+"""Relative tolerance of the triangle inequality of moments of inertia: URDFs contain few digits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +78,8 @@ class Findings:
 
     Attributes:
         problems: Mistakes that prevent the dynamics, or make them wrong.
-        geometry: Mistakes that prevent collision geometry; the dynamics do not need it.
-        warnings: Suspicious values; the robot runs.
+        geometry: Mistakes in collision geometry; the dynamics do not need it.
+        warnings: Suspicious values; the robot can still be simulated.
         frames: Names of links and joints; empty if the file is unreadable.
         joints: Lower and upper limit of each joint with one velocity [rad or m]; infinite for no limit.
     """
@@ -109,7 +110,7 @@ def inspect(path: Path, *, free_flyer: bool = True) -> Findings:
 
     Args:
         path: The file.
-        free_flyer: True if the root link floats, and so needs mass.
+        free_flyer: True if the root link floats, so that it needs mass.
     """
     try:
         document = _read(path)
@@ -118,7 +119,7 @@ def inspect(path: Path, *, free_flyer: bool = True) -> Findings:
     if document.root.tag != "robot":
         return Findings(problems=(f"line 1: the root element is <{shown(document.root.tag)}>; a URDF has <robot>",))
     if unexpanded := next(_unexpanded(document), ""):
-        return Findings(problems=(unexpanded,))  # xacro may add all other missing elements
+        return Findings(problems=(unexpanded,))  # elements that seem to be missing may come from xacro
     problems = [*_bad_numbers(document), *_bad_names(document), *_bad_joints(document)]
     if not problems:
         problems += [*_no_tree(document)]
@@ -163,7 +164,7 @@ def mesh_file(filename: str, urdf: Path) -> Path:
         marked = (f for f in urdf.parents if (f / "package.xml").is_file() or (f / "robot.toml").is_file())
         package = next(marked, urdf.parent)
         path = Path(os.path.normpath(urdf.parent / plain))
-    # compare paths as written: symbolic links are not resolved, as package installers link to files elsewhere
+    # compare paths as written, without resolving symbolic links: package installers link to files elsewhere
     if not path.is_relative_to(package):
         raise InputError(f"it leaves the package folder {package.name}; move the file into it")
     if not os.path.isfile(path):
@@ -191,7 +192,7 @@ def content(path: Path) -> bytes:
 
 def _read(path: Path) -> _Document:
     data = content(path)
-    if b"\0" in data[:4]:  # expat accepts it, Pinocchio does not
+    if b"\0" in data[:4]:  # expat accepts these encodings, Pinocchio does not
         raise InputError("line 1: it is UTF-16 or UTF-32 text; save it as UTF-8")
     builder = ET.TreeBuilder()
     parser = expat.ParserCreate()
@@ -236,7 +237,7 @@ def _read(path: Path) -> _Document:
 
 
 def _floats(text: str) -> list[float]:
-    """Return the numbers of a text by C's rules; Python would also accept 1_000 and digits of any script."""
+    """Return the numbers of a text by C's rules; Python would also accept 1_000 and non-Latin digits."""
     if "_" in text or not text.isascii():
         raise ValueError(text)
     return [float(word) for word in text.split()]
@@ -359,7 +360,7 @@ def _few(names: list[str]) -> str:
 
 
 def _no_tree(document: _Document) -> Iterator[str]:
-    """Return why links and joints form no tree: two parents, no root, several roots, loops."""
+    """Return the reasons why links and joints form no tree: two parents, no root, several roots, loops."""
     links = [link.get("name", "") for link in document.root.findall("link")]
     children: dict[str, list[str]] = {name: [] for name in links}
     mover: dict[str, str] = {}
@@ -447,11 +448,10 @@ def _unphysical_inertias(document: _Document) -> Iterator[str]:
 
 
 def _massless(document: _Document, free_flyer: bool) -> tuple[list[str], list[str]]:
-    """Return problems and warnings about moving links that have no mass, not even in links fixed to them.
+    """Return problems and warnings about moving links without mass, including the mass of links fixed to them.
 
-    A link is a problem if none of its descendants has mass, or if it is the root of a floating robot.
-
-    Consecutive joints, as in a ball joint, have massless links between them: the mass of the last link is sufficient.
+    A link is a problem if none of its descendants has mass, or if it is the root of a floating robot. Massless
+    links between consecutive joints, e.g. of a ball joint, are only warnings: the mass of the last link is sufficient.
     """
     links = {link.get("name", ""): link for link in document.root.findall("link")}
     fixed: dict[str, list[str]] = {name: [] for name in links}

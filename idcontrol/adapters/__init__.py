@@ -1,7 +1,7 @@
 """Controllers of this package in other simulators and on other robots.
 
 `mujoco` takes any MJCF, and `gymnasium` is an environment. `bus` lets a loop drive a robot that uses the messages of
-`unitree` over DDS. Each module is loaded on first use, and then needs its package.
+`unitree` over DDS. Each module is loaded at its first use, and only then needs its package.
 """
 
 import importlib

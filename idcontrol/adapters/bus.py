@@ -4,13 +4,14 @@
 
     idcontrol loop  <── UDP, idcontrol.loop.wire ──>  idcontrol bus  <── DDS, idcontrol.adapters.unitree ──>  robot
 
-`Bridge` is the machine to which the loop is connected. Like any machine it follows the mode of the loop: it is silent
-until the loop runs, forwards each command, brakes the joints with the dampers of the robot's drives when the loop is
-silent or brakes, and turns the motors off at the end. Each state of the robot becomes a datagram. If the robot is
-silent, the bridge is silent, too, and the loop brakes. `Bus` is the bridge's connection to the bus.
+`Bridge` is the machine to which the loop is connected. Like any machine it follows the mode of the loop. It sends no
+message to the robot until the loop runs, and then forwards each command. If the loop is silent or brakes, it brakes the
+joints with the damping of the robot's drives; at the end it turns the motors off. Each state of the robot becomes a
+datagram. If the robot is silent, the bridge is also silent, and the loop brakes. `Bus` is the bridge's connection to
+the bus.
 
-A message on ``rt/lowcmd`` moves every robot that receives it. So without a named interface messages stay on this
-computer.
+A message on ``rt/lowcmd`` moves every robot that receives it. Messages therefore stay on this computer unless an
+interface is named.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ _AT = '<General><Interfaces><NetworkInterface name="{}"/></Interfaces></General>
 def places(layout: np.dtype[Any]) -> Integers:
     """Return the position of each byte of the CDR in a message of `layout`, -1 for padding, shape (bytes of the CDR,).
 
-    CDR (OMG XTypes, 7.4) aligns every number to its size, as C does, but does not align structures.
+    Like C, CDR (OMG XTypes, 7.4) aligns every number to its size; unlike C, it does not align structures.
     """
     positions: list[int] = []
 
@@ -98,7 +99,7 @@ def places(layout: np.dtype[Any]) -> Integers:
 
 @functools.cache
 def idl_type(layout: np.dtype[Any]) -> Any:
-    """Return the type that Cyclone DDS announces for a `layout` of `NAMES`; its objects are too slow for messages."""
+    """Return the type that Cyclone DDS announces for a `layout` of `NAMES`; messages use `_sample`, which is faster."""
     from cyclonedds.idl import annotations, make_idl_struct, types
 
     if layout.subdtype is not None:
@@ -113,9 +114,9 @@ def idl_type(layout: np.dtype[Any]) -> Any:
 
 @functools.cache
 def _sample(layout: np.dtype[Any]) -> Any:
-    """Return a message type whose objects have the raw bytes as `message` (None if unreadable).
+    """Return a message type whose objects hold the raw bytes as `message` (None if unreadable).
 
-    Cyclone DDS takes 0.25 ms to pack or unpack single numbers, 0.02 ms for raw bytes.
+    Cyclone DDS takes 0.25 ms to pack or unpack a message number by number, and 0.02 ms for raw bytes.
     """
     place = places(layout)
     there = place >= 0
@@ -185,7 +186,7 @@ class Bus:
         self._taken, self._sample = (_sample(layout) for layout in
                                      ((LOW_CMD, LOW_STATE) if robot else (LOW_STATE, LOW_CMD)))  # fmt: skip
         self._writer = DataWriter(member, state if robot else command)
-        # a thread of the bus signals new messages, for which the bridge's thread can wait
+        # a thread of the bus signals new messages; the bridge's thread can wait for this signal
         self._come = come = os.eventfd(0, os.EFD_NONBLOCK)
         self._listener = Listener(on_data_available=lambda _: os.eventfd_write(come, 1))
         self._reader = DataReader(
@@ -218,7 +219,7 @@ class Bus:
                 self.damaged += 1
 
     def _sound(self, message: Message | None) -> bool:
-        """True if a message is intact, or has no checksum (states of simulators): DDS also checks its transport."""
+        """True if a message is intact or has no checksum, as states of simulators: DDS itself checks the transport."""
         if message is None:
             return False
         return bool(message["crc"] == checksum(message) or (not self._robot and message["crc"] == 0))
@@ -359,7 +360,7 @@ def serve(session: Session, bind: Address, *, interface: str | None, domain: int
     cpus = os.sched_getaffinity(0)
     link = UdpLink(bind)
     with Stop() as stop, contextlib.closing(link), realtime.undisturbed():
-        os.sched_setaffinity(0, cpus)  # the loop has its own CPU, and a plant may have the other
+        os.sched_setaffinity(0, cpus)  # not bound to a CPU: the loop occupies one, and a plant may occupy another
         # the threads of the bus inherit this thread's priority
         with contextlib.closing(Bus(robot=False, interface=interface, domain=domain)) as bus:
             bridge = Bridge(link, bus, session, silence_s=silence_s, numbers=SessionNumbers(own=secrets.randbits(32)))

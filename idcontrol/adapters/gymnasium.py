@@ -1,8 +1,7 @@
-"""A Gymnasium environment: an action sets joint targets, and a controller of this package moves the joints there.
+"""A Gymnasium environment: an action sets joint targets, and a controller of this package moves the joints to them.
 
 A policy with joint positions as actions need not learn torques: the controller models inertia and contacts, and
-respects friction and torque limits. After the import of this module, ``gymnasium.make("idcontrol/JointTargets-v0")``
-creates the environment.
+respects friction and torque limits. Import this module before ``gymnasium.make("idcontrol/JointTargets-v0")``.
 """
 
 from __future__ import annotations
@@ -58,19 +57,19 @@ class JointTargets(gymnasium.Env[Array, Array]):
         reward: Callable[[State, Command], float] = forward,
         render_mode: str | None = None,
     ) -> None:
-        """Build the robot, its controller and its plant, each named as on the command line.
+        """Build the robot, its controller and its plant, by their names on the command line.
 
         Args:
             robot: Name or path of a robot with a floating base.
-            controller: Controller that follows the targets; `idcontrol.filter:Torques` for drives whose torques are
-                made admissible.
+            controller: Controller that follows the targets; `idcontrol.filter:Torques` for drives with filtered
+                torques.
             plant: Plant in place of the hardware.
             mu: Friction of the ground, also assumed by the controller.
             rate_hz: Rate of the controller [Hz].
             action_hz: Rate of the actions [Hz].
             reach_rad: Largest distance of a target from the home pose [rad].
             spread_rad: Standard deviation of the joints at the start [rad].
-            reward: Function of the state after an action and the last command in it.
+            reward: Function of the state after an action and of the last command during the action.
             render_mode: None: rendering is not supported; record a run instead.
 
         Raises:

@@ -1,4 +1,4 @@
-"""An existing MuJoCo model as plant for controllers of this package: it provides states and takes torques.
+"""An existing MuJoCo model as a plant for controllers of this package: it provides states and takes torques.
 
 The controller's model is a URDF with a robot file; a third-party MJCF is the plant. `Bridge` maps joints and feet by
 the names of joints and sites, and checks that both models describe the same robot.
@@ -24,9 +24,9 @@ except ImportError:
 
 FREE, HINGE, SLIDE = (int(getattr(mujoco.mjtJoint, f"mjJNT_{kind}")) for kind in ("FREE", "HINGE", "SLIDE"))
 FINITE = 1e6
-"""Largest torque that is tested [N m or N]."""
+"""Largest torque in the test of the motors [N m or N]."""
 BENT_RAD, MOVING_RAD_S = 0.1, 0.5
-"""Distance from the home pose, and speed, at which torques are tested [rad or m, rad/s or m/s]."""
+"""Distance from the home pose, and speed, in the test of the motors [rad or m, rad/s or m/s]."""
 
 
 class Bridge:
@@ -55,9 +55,9 @@ class Bridge:
             model: The compiled model; it may contain more than the robot.
             robot: As returned by `idcontrol.robots.load`.
             joints: Names in `model` by names in the robot, for joints whose names differ.
-            feet: A site, geom or body of `model` for each foot of the robot file, by the foot's name; contact forces on
-                its body count as forces on the foot. None takes sites, geoms and bodies with the names of the feet or
-                of their frames; if one is missing, no forces are sensed.
+            feet: A site, geom or body of `model` for each foot of the robot file, by the foot's name. Contact forces on
+                its body count as forces on the foot. None uses sites, geoms and bodies with the names of the feet or of
+                their frames; if one is missing, no forces are sensed.
             other_masses: True to accept links with masses, centres of mass or inertias that differ from the robot file;
                 the controller still assumes the values of the robot file.
 

@@ -1,8 +1,8 @@
 """Comparison of a MuJoCo model with the URDF of a robot.
 
-`require_same` compares all that inverse dynamics depends on, and raises at the first difference: gravity, joints,
-masses, and forces that a URDF cannot describe. The caller may accept other masses. Damping, dry friction, rotors, joint
-limits and the ground may differ.
+`require_same` compares everything on which inverse dynamics depends: gravity, joints, masses, and forces that a URDF
+cannot describe. It raises at the first difference. The caller may accept other masses. Damping, dry friction, rotors,
+joint limits and the ground may differ.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ except ImportError:
     raise InputError(f"the bridge needs the package mujoco; {install_command('mujoco')}") from None
 
 TURNED_RAD = 0.05
-"""Largest angle between axes of a joint that count as equal [rad]."""
+"""Largest angle between two axes that count as equal [rad]."""
 MOVED_M = 0.01
-"""Largest distance between axes of a hinge that count as equal [m]."""
+"""Largest distance between two hinge axes that count as equal [m]."""
 CENTRE_M = 0.02
-"""Largest distance between centres of mass that count as equal [m]; this detects a knee whose zero is off by 0.15
-rad."""
+"""Largest distance between two centres of mass that count as equal [m]; small enough to detect a knee whose zero is off
+by 0.15 rad."""
 MASS_SHARE = 0.1
 """Largest relative difference of masses that count as equal."""
 LOAD_SHARE = 0.01
-"""Largest relative difference of gravity that counts as equal. Also the largest spring load that counts as zero,
-relative to a joint's torque limit or the weight."""
+"""Largest relative difference of gravity that counts as equal; also the largest spring load that counts as zero,
+relative to a joint's torque limit or to the weight."""
 INERTIA_SHARE = 0.3
 """Largest relative difference of rotational inertias about the centre of mass that count as equal."""
 LIGHT_SHARE = 1e-3

@@ -16,7 +16,7 @@ except ImportError:
 DIRECT = tuple(int(getattr(mujoco.mjtTrn, f"mjTRN_{kind}")) for kind in ("JOINT", "JOINTINPARENT"))
 INDIRECT = tuple(int(getattr(mujoco.mjtTrn, f"mjTRN_{kind}")) for kind in ("TENDON", "SLIDERCRANK"))
 FORCE_LIKE = tuple(int(getattr(mujoco.mjtDyn, f"mjDYN_{kind}")) for kind in ("NONE", "FILTER", "FILTEREXACT"))
-"""Dynamics of an actuator whose control is a force, possibly delayed."""
+"""Types of actuator dynamics for which the control is a force, possibly delayed."""
 INSTANT = int(mujoco.mjtDyn.mjDYN_NONE)
 FIXED_GAIN, UNBIASED = int(mujoco.mjtGain.mjGAIN_FIXED), int(mujoco.mjtBias.mjBIAS_NONE)
 EXACT = 1e-9
@@ -153,7 +153,7 @@ def _overwrite(model: mujoco.MjModel, actuator: int, gain: float) -> None:
     model.actuator_gaintype[actuator], model.actuator_biastype[actuator] = FIXED_GAIN, UNBIASED
     model.actuator_gainprm[actuator], model.actuator_biasprm[actuator] = 0.0, 0.0
     model.actuator_gainprm[actuator, 0] = gain
-    # without an activation address, MuJoCo multiplies the gain by the control
+    # without an activation variable, MuJoCo multiplies the gain by the control
     model.actuator_dyntype[actuator], model.actuator_actadr[actuator], model.actuator_actnum[actuator] = INSTANT, -1, 0
     model.actuator_delay[actuator], model.actuator_history[actuator] = 0.0, 0
     model.actuator_ctrllimited[actuator] = model.actuator_forcelimited[actuator] = False

@@ -1,8 +1,8 @@
-"""TSID as a controller. It runs in a separate process, under the Python interpreter given by ``TSID_PYTHON``.
+"""TSID as a controller, in a separate process under the Python interpreter ``TSID_PYTHON``.
 
-TSID needs a different Pinocchio from ours (`INSTALL`). It gets the same robot, feet, tasks, gains, weights, friction
-and torque limits, but no bounds on torque rates and no ramps of forces. Its friction pyramids are square,
-``|f_s| ≤ μ f_n`` and ``|f_t| ≤ μ f_n``.
+TSID needs a different version of Pinocchio (`INSTALL`). It gets the same robot, feet, tasks, gains, weights, friction
+and torque limits as our controllers, but no bounds on torque rates and no ramps of forces. Its friction pyramids are
+square, ``|f_s| ≤ μ f_n`` and ``|f_t| ≤ μ f_n``.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Tsid:
         return Command(tau=self._tau, predicted=predicted, demand="qp")
 
     def reset(self) -> None:
-        """Forget the last torques, and where feet stand."""
+        """Forget the last torques and the positions of standing feet."""
         self._tau, self._anew = np.zeros(self._system.n_actuated), True
 
     def times(self, count: int) -> Array:
@@ -162,7 +162,7 @@ class Tsid:
         }  # fmt: skip
 
     def _write_errors(self, q: Array) -> None:
-        """Write the errors of tasks, as our controllers do."""
+        """Write the errors of the tasks, as our controllers do."""
         model, data, targets = self._system.model, self._system.scratch, self._targets
         pin.framesForwardKinematics(model, data, q)
         centre = pin.centerOfMass(model, data, q)
@@ -176,7 +176,7 @@ class Tsid:
 
 
 def _require_counterparts(moves: list[Any], targets: Targets, weight: Array) -> None:
-    """Refuse tasks that TSID does not have, and an empty list of tasks."""
+    """Check that TSID has a counterpart of each task, and that there is a task."""
     if not moves:
         raise InputError("TSID takes whole-body tasks here; take an experiment that has them, such as sway")
     for task in moves:

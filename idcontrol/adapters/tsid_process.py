@@ -1,11 +1,11 @@
-"""TSID's side of `idcontrol.adapters.tsid_controller`: a script for an interpreter that has TSID and its Pinocchio.
+"""TSID's side of `idcontrol.adapters.tsid_controller`: a script for an interpreter with TSID and its Pinocchio.
 
 Input and output are lines of JSON. The first line of input is the problem: ``urdf``, ``mu``, ``torque_limit`` [N m],
 ``force_weight``, ``contact_kp``; ``feet``, each with its ``frame`` and ``corners`` [m] in it (null for a point foot);
 ``tasks``, each with ``frame`` (null is the centre of mass), ``mask``, ``kp`` and ``kd``; ``posture`` with ``kp``,
 ``kd`` and ``weight``; and a state. A state has ``q``, ``v``, ``stand`` (true for each foot in stance), the ``weights``
-and ``references`` of all tasks (place, velocity, acceleration), ``rest``, the reference of the posture, and ``anew``:
-true if standing feet must stay where they are in this state.
+and ``references`` of all tasks (place, velocity, acceleration), ``rest``, the reference of the posture, and ``anew``,
+true if standing feet must stay at their positions in this state.
 
 The answer to a state has ``tau``, the accelerations ``a`` and the ``force`` at each corner of each foot (world axes;
 null in the air). The answer is null if TSID finds no solution. The first answer only has the ``version``. A number in
@@ -28,7 +28,8 @@ tsid: Any = importlib.import_module("tsid")
 MOST_FORCE = 1e4
 """Bound on the normal force of a contact [N]."""
 HEAVY = 1e4
-"""Factor on the weights of all motion tasks: TSID's solver adds 1e-8 to its Hessian's diagonal, also for forces."""
+"""Factor on the weights of all motion tasks: TSID's solver adds 1e-8 to the diagonal of its Hessian, also for forces,
+and the weights must be much larger."""
 
 
 def sample(value: Any, velocity: Any, acceleration: Any) -> Any:
@@ -66,7 +67,7 @@ class Program:
         self.program.addActuationTask(self.bounds, 1.0, 0, 0.0)
 
     def _contact(self, foot: dict[str, Any]) -> Any:
-        """Return the contact of a foot, which TSID holds in place."""
+        """Return the contact with which TSID holds a foot in place."""
         up, arguments = np.array([0.0, 0.0, 1.0]), (self.asked["mu"], 0.0, MOST_FORCE)
         if foot["corners"] is None:
             contact = tsid.ContactPoint(foot["frame"], self.robot, foot["frame"], up, *arguments)

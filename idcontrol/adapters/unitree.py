@@ -2,8 +2,8 @@
 
 `LOW_CMD` and `LOW_STATE` are ``unitree_go::msg::dds_::LowCmd_`` and ``LowState_`` of Unitree's SDK2 (unitree_sdk2,
 ``idl/go2``), which Go2 and B2 use over DDS (`idcontrol.adapters.bus`). A message is a NumPy record with the layout of
-the SDK's C structures, for which the checksum is defined. The first 12 of the 20 motors are hip, thigh and calf of the
-legs FR, FL, RR, RL, in this order (`unitree` in the robot file). Their angles are as in the URDF.
+the SDK's C structures; the checksum is defined for this layout. The first 12 of the 20 motors are hip, thigh and calf
+of the legs FR, FL, RR, RL, in this order (`unitree` in the robot file). Their angles are as in the URDF.
 
 The robot reports no position and velocity of its base, no model number and no emergency stop. The foot sensors are not
 used, since their values are not in newtons.

@@ -4,7 +4,7 @@ Exit status: 0 done; 1 the run finished but its task failed; 2 unusable argument
 an internal error, with one line that names the file of the traceback. ``--json`` prints one JSON object on stdout and
 nothing else; progress goes to stderr.
 
-Heavy imports are inside the commands, so ``idcontrol --help`` is fast.
+Slow imports are inside the functions of the commands, so ``idcontrol --help`` is fast.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return say(str(stop), stop.status)
     except RunFault as fault:
         return report_fault(fault.__cause__ or fault, fault.folder)
-    except Exception as error:  # all remaining errors are internal: errors of the input were handled above
+    except Exception as error:  # any other error is internal: errors of the input were handled above
         return report_fault(error, None)
 
 

@@ -16,7 +16,7 @@ from idcontrol.cli.options import JSON
 from idcontrol.errors import InputError
 
 MOST_CONTACTS = 100_000
-"""The matrix rows of this many contacts take a tenth of a gigabyte; real machines have a hundred contacts."""
+"""Largest number of contacts: their matrix rows take 0.1 GB. Real machines have up to a hundred contacts."""
 SECTIONS = "solvers|models|controllers|tasks|plants|batch|tick|memory|compiling|all"
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -40,9 +40,9 @@ def command(section: str, contacts: str | None, samples: int, budget: float, ste
     SECTION is solvers, models, controllers, tasks, plants, batch, tick, memory, compiling or all. The sections memory
     and compiling take minutes each and run only if they are named.
     """
-    if math.isnan(budget):  # NaN passes every range check
+    if math.isnan(budget):  # NaN passes click's range check
         raise InputError("--budget nan: give a time in seconds")
-    for name in THREADS:  # before NumPy is imported: BLAS reads it once
+    for name in THREADS:  # before NumPy is imported, because BLAS reads it only once
         os.environ.setdefault(name, "1")
     counts = None if contacts is None else _counts(contacts)
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():

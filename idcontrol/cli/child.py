@@ -1,4 +1,4 @@
-"""The command ``idcontrol`` for one run of a sweep; it ends with the process that started it.
+"""The command ``idcontrol`` for one run of a sweep. It ends when the process that started it ends.
 
 Its standard input is a pipe that is never written to. When the caller dies for any reason, the pipe closes and this
 process ends, so no run outlives its caller.
@@ -18,7 +18,7 @@ def end_with_the_pipe(last: Callable[[], object] = lambda: None) -> None:
     """Start a thread that waits until standard input closes, then calls `last` and ends the process."""
 
     def wait() -> None:
-        while os.read(0, 1):  # not sys.stdin.read: this thread would still hold the lock of sys.stdin when Python exits
+        while os.read(0, 1):  # not sys.stdin.read: this thread would hold the lock of sys.stdin when Python exits
             pass
         last()
         os._exit(1)

@@ -39,11 +39,11 @@ _SHOWN = (
     "step_us.p50",
     "realtime_factor",
 )
-"""Quantities of the table on the terminal, as many as fit, in this order; the files have all."""
+"""Quantities of the table on the terminal, in this order, as many as fit; the files have all quantities."""
 FEW = 4
-"""If more than this number of settings vary, a run's row names only the settings that differ from its preset."""
+"""If more settings than this vary, the row of a run names only the settings that differ from its preset."""
 PEERS_ON = "coulomb-lcp,sap,mujoco"
-"""Plants of a comparison with a peer unless the user names others."""
+"""Plants of a comparison with a peer, unless the user names other plants."""
 AXES = {"controller": "controllers", "plant": "plants", "mu": "mu", "seed": "seeds"}
 """Options that take several values, by the setting that they vary."""
 
@@ -95,8 +95,8 @@ def command(
 ) -> int:
     """Run EXPERIMENT for every combination of settings and print one table.
 
-    A stopped comparison continues when it is called again with the same --out: finished runs are kept. The row of a
-    failed run has the reason. Exit status 0: every run completed its task; 1: some did not.
+    A stopped comparison continues when it is called again with the same --out; finished runs are kept. The row of a
+    failed run contains the reason. Exit status 0: every run completed its task; 1: some did not.
     """
     from idcontrol.record.recording import fresh_folder
     from idcontrol.sweeps import comparison, execute, record
@@ -140,11 +140,11 @@ def command(
 def _report_end(
     varied: Sequence[str], progress: Callable[[float], None], quiet: bool, outcome: RunOutcome, share: float
 ) -> None:
-    """Move the bar, or print a line for the finished run if there is no bar."""
+    """Move the bar or, without a bar, print a line for the finished run."""
     from idcontrol.sweeps.execute import REFUSED
 
     progress(share)
-    refused = (outcome.reason or "").startswith(REFUSED)  # the table shows refused runs
+    refused = (outcome.reason or "").startswith(REFUSED)  # refused runs are only shown in the table
     if not quiet and not refused and not sys.stderr.isatty():
         shown = [key for key in varied if len(varied) <= FEW or key == "controller" or key in outcome.row.changes]
         took, name = outcome.metric("wall_s"), ", ".join(f"{key} {cell(outcome.setting(key))}" for key in shown)
@@ -155,7 +155,7 @@ def _report_end(
 def _plan_runs(
     experiment: str, study: Study | None, request: Mapping[str, Any], further: Sequence[Mapping[str, Any]] | None = None
 ) -> list[PlannedRun]:
-    """Return the runs that the options ask for: every combination, the runs of a study, or its `further` runs."""
+    """Return the runs for the options: every combination, the runs of a study, or its `further` runs."""
     from idcontrol.config.changes import start_of
     from idcontrol.sweeps.plan import plan
 
@@ -255,7 +255,7 @@ def _names(text: str, registry: Any) -> list[str]:
     if "" in names or len(set(names)) < len(names):
         raise InputError(f"{text!r}: write each name once, with one comma between two")
     for name in names:
-        registry.factory(name)  # refuse unknown names before anything runs
+        registry.factory(name)  # detect unknown names before anything runs
     return names
 
 
@@ -278,7 +278,7 @@ def _values(text: str) -> tuple[str, list[Any]]:
 
 
 def _command_line(experiment: str, study: str | None, request: Mapping[str, Any], out: Path) -> list[str]:
-    """Return the command that makes this comparison, or continues it."""
+    """Return the command that makes or continues this comparison."""
     words = ["idcontrol", "compare", experiment]
     names = {"settings": "set", "duration_s": "duration"}
     for name, value in {"study": study, **request, "out": out}.items():

@@ -1,4 +1,4 @@
-"""``idcontrol completion``: names of commands, experiments, controllers and so on, completed by the shell."""
+"""``idcontrol completion``: let the shell complete names of commands, experiments, controllers and so on."""
 
 from __future__ import annotations
 

@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
 DONE, TASK_FAILED, UNUSABLE, FAULT = 0, 1, 2, 3
 INTERRUPTED = 130
-"""Exit status that shells expect of a command that Ctrl-C ended: 128 + SIGINT."""
+"""Exit status of a command ended by Ctrl-C, as shells expect it: 128 + SIGINT."""
 
 
 GAP = 2
 """Blanks between two columns."""
 EASY = 18
-"""Least comfortable width of a text column; spare columns are left out to reach this width."""
+"""Minimum width of a text column; spare columns are left out to make room for it."""
 FOLDED = 32
-"""Longest word that is never broken."""
+"""Length up to which a word is never broken."""
 WIDEST = 16
 """Largest width of a column of numbers; a longer heading is broken into lines."""
 
 
 class Grid:
-    """A table without a frame that fits the terminal: no word is cut; columns without room are left out.
+    """A table without a frame that fits the terminal. No word is cut; columns without room are left out.
 
     Args:
         headings: Headings of the columns.
-        words: Headings of columns of text; the others hold numbers.
+        words: Headings of columns of text; all other columns hold numbers.
         spare: Headings to leave out first, in this order; after these, columns are left out from the right.
         title: Line above the table.
         header: True if the headings are shown.
@@ -101,7 +101,7 @@ def _taken(width: Mapping[int, int]) -> int:
 
 
 def console() -> Console:
-    """Return a console for stdout; outside a terminal it is very wide, so that lines stay whole in files and pipes."""
+    """Return a console for stdout. Outside a terminal it is very wide, so that lines in files and pipes stay whole."""
     from rich.console import Console
 
     return Console(highlight=False, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200)

@@ -1,4 +1,4 @@
-"""``idcontrol doctor``: check whether this machine can run idcontrol, and how well."""
+"""``idcontrol doctor``: check how well this machine can run idcontrol."""
 
 from __future__ import annotations
 

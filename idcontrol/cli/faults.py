@@ -1,6 +1,6 @@
 """Faults of a run: one line on stderr that names the file of the traceback.
 
-An error in a user's file or a full disk is not a fault of idcontrol: status 2.
+An error in a user's file and a full disk are not faults of idcontrol: the status is 2.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class RunFault(Exception):
     """A fault inside a run.
 
     Attributes:
-        folder: The folder of the run. The error itself is ``__cause__``.
+        folder: The folder of the run. ``__cause__`` is the error.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -43,7 +43,7 @@ def report_fault(error: BaseException, folder: Path | None) -> int:
     if isinstance(error, OSError) and error.errno in DISK_FULL:
         kept = "" if folder is None else f"; what was recorded until then is in {folder}"
         return say(f"{error.strerror}: make room and run it again{kept}", UNUSABLE)
-    # a path outside the locale's encoding has surrogates, which UTF-8 cannot encode
+    # a path outside the locale's encoding contains surrogates, which UTF-8 cannot encode
     text = "".join(traceback.format_exception(error)).encode(errors="backslashreplace")
     where = ""
     if folder is not None:

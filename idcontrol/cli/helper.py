@@ -1,4 +1,4 @@
-"""The command ``idcontrol`` for one run without a record: it compiles kernels for the process that started it.
+"""The command ``idcontrol`` for one run without a record, which compiles kernels for the process that started it.
 
 It ends with that process, as `idcontrol.cli.child` does, and leaves only compiled kernels.
 """

@@ -1,7 +1,7 @@
 """The live page of a running loop: a separate process that reads the loop's telemetry.
 
-It reads a `ViewJob` (one line of JSON) from its standard input and ends when that input closes. The loop writes its
-ring in any case, so a tick costs the same with a page as without.
+It reads a `ViewJob` (one line of JSON) from its standard input and ends when this input closes. The loop always writes
+its ring, so a tick takes the same time with and without a page.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from idcontrol.types import Array
 EVERY_S = 0.05
 """Time between two updates of the page [s]."""
 READY = "ready"
-"""The line that the process prints once the page is served."""
+"""The line that the process prints when it begins to serve the page."""
 
 
 def main() -> int:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LOOPS = "idcontrol.loops"
 CONNECTION = ("transport", "pacing", "bind", "peer", "arm", "planner", "estimator")
-"""Options that set the loop; the others set its experiment."""
+"""Options that set the loop; all other options set its experiment."""
 
 
 @click.command("loop", short_help="Run a controller at a fixed rate on the wall clock.")

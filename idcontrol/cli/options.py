@@ -1,4 +1,4 @@
-"""Options shared by several commands, and the configuration that they make."""
+"""Options of several commands, and the configuration that results from them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def configure(start: Config, what: str, options: Mapping[str, Any], settings: Ma
     Args:
         start: The configuration to begin with.
         what: Owner of the configuration for messages, e.g. ``"the experiment trot"``.
-        options: Values of options by the key that each sets; None for an unused option.
+        options: Value of each option, by the key of its setting; None for an unused option.
         settings: Values by dotted key or its last part; options take precedence.
 
     Raises:

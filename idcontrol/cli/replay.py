@@ -1,4 +1,4 @@
-"""``idcontrol replay``: ask a controller what it would have done in the recorded states of a walk."""
+"""``idcontrol replay``: ask a controller for its torques in the recorded states of a walk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from idcontrol.cli.options import CONTROLLER, FOLDER, JSON, OUT
 def command(folder: Path, controller: str | None, out: Path | None, as_json: bool) -> None:
     """Ask a controller for its torques in the recorded states of the walk in RUN, and compare them.
 
-    Without --controller it is the controller of the run, whose torques must be equal to the bit.
+    The default is the controller of the run; its torques must be equal to the recorded torques to the bit.
     """
     from idcontrol.cli.run import show_metrics
     from idcontrol.experiments.replayed import record

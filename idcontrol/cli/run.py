@@ -83,16 +83,16 @@ def make_run(
     except (KeyboardInterrupt, Terminated) as stop:
         code = stop.code if isinstance(stop, Terminated) and isinstance(stop.code, int) else INTERRUPTED
         raise Stopped(f"stopped; what was recorded until then is in {folder}", code) from None
-    except BaseException as error:  # includes sys.exit in a user's controller; the traceback goes next to the record
+    except BaseException as error:  # including sys.exit in a user's controller; the traceback goes next to the record
         raise RunFault(folder) from error
 
 
 VERDICT = ("q_err_rad", "dtau_mean_nm_s")
-"""Quantities in the verdict of a walk; the verdict of any other run has the first figure of the run."""
+"""Quantities in the verdict of a walk; the verdict of any other run contains the run's first figure."""
 
 
 def show_metrics(metrics: Mapping[str, Any], *more: Grid | str) -> None:
-    """Print figures of a run with limits and the paper's numbers, then `more`, a verdict and the next command."""
+    """Print a run's figures with limits and the paper's numbers, then `more`, a verdict and the next command."""
     from rich.text import Text
 
     from idcontrol.record.files import read_json

@@ -51,12 +51,12 @@ def command(filters: tuple[str, ...], folder: Path, as_json: bool) -> None:
 
 
 def _facts(run: Listed) -> Mapping[str, Any]:
-    """Return all values of a run that a filter can select by."""
+    """Return all values of a run by which a filter can select it."""
     return {"experiment": run.experiment, "completed": (run.metrics or {}).get("completed"), **run.settings}
 
 
 def _same(fact: Any, wanted: Any) -> bool:
-    """True if a recorded value equals the typed one; 10 equals 10.0, and infinity is recorded as "inf"."""
+    """True if a recorded value equals the typed value; 10 equals 10.0, and infinity is recorded as "inf"."""
     return bool(fact == wanted or str(fact) == str(wanted))
 
 

@@ -19,7 +19,7 @@ UNITS = {
     **{"kg_m3": "kg/m³", "pa_m": "Pa/m", "pa": "Pa", "v": "V", "c": "°C"},
     **quantities.UNITS,
 }
-"""Units by the ending of a setting's name; the longest matching ending counts."""
+"""Units by the ending of a setting's name; the longest matching ending applies."""
 
 BOUNDS = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
 

@@ -1,4 +1,4 @@
-"""``idcontrol trust``: measure the evidence for the torques again."""
+"""``idcontrol trust``: measure the evidence for the torques on this computer."""
 
 from __future__ import annotations
 

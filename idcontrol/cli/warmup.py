@@ -43,7 +43,7 @@ def command(experiments: tuple[str, ...], into: Path | None, quiet: bool) -> Non
         len(os.sched_getaffinity(0)), multiprocessing.get_context("spawn"), initializer=_begin, initargs=(into,)
     ) as pool:
         first = list(pool.map(_rehearse, names, repeat(0)))
-        # kernels that the rehearsals share are compiled first, so that no two processes compile the same kernel
+        # kernels that several rehearsals need are compiled first, so that no two processes compile the same kernel
         later = [(name, number) for name, (count, _) in zip(names, first, strict=True) for number in range(1, count)]
         rest = list(pool.map(_rehearse, *zip(*later, strict=True))) if later else []
     done = zip((*names, *(name for name, _ in later)), (*first, *rest), strict=True)
@@ -71,7 +71,7 @@ def _end_with_the_parent() -> None:
 
 
 def _rehearse(name: str, number: int) -> tuple[int, str]:
-    """Run one rehearsal; return the experiment's number of rehearsals, and why this one failed ("" if it did not)."""
+    """Run one rehearsal; return the experiment's number of rehearsals, and the reason of a failure ("" on success)."""
     from idcontrol.kernels.linked import compile_linked
 
     try:

@@ -31,7 +31,7 @@ myst_enable_extensions = ["dollarmath", "colon_fence", "attrs_inline", "deflist"
 myst_heading_anchors = 3
 nb_execution_mode = "off"  # the notebook stores its outputs; `make figures` runs it
 nitpicky = False
-toc_object_entries = False  # copying 5000 objects into each page would dominate the build
+toc_object_entries = False  # copying 5000 objects into each page would take most of the time of the build
 exclude_patterns = ["notes"]  # dated notes, for people who change the code
 default_role = "py:obj"  # single backticks in docstrings become links if their target exists
 suppress_warnings = ["ref.python"]  # if two classes have a member of the same name, the link goes to the first class
@@ -56,7 +56,8 @@ SECTION = re.compile(r"(Args|Attributes|Returns|Raises|Yields|Note|Example|Examp
 QUOTED = re.compile(r"(``.*?``|`.*?`)")
 BULLET = re.compile(r"^\s*(?:[*-] )?")
 TIGHT = re.compile(r"<mo(?: stretchy=\"false\">([/|])|[^>]*>(‖))</mo>")
-"""Signs that need no space around them: browsers add space around operators, and raise the first of a pair."""
+"""Signs that need no space around them. Browsers treat them as operators: they add space, and raise the first of a
+pair."""
 
 FORWARD = re.compile(r"TypeAliasForwardRef\('(\w+)'\)")
 
@@ -119,12 +120,12 @@ def plain_text(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines:
             verbatim = True
         out.append(line if verbatim and indent else escaped(line))
     if what in ("attribute", "data"):
-        out[:0] = ["..", ""]  # an empty comment; without it, napoleon reads the text before a colon as a type
+        out[:0] = ["..", ""]  # an empty comment: without it, napoleon reads the text before a colon as a type
     lines[:] = out
 
 
 def plain_types(*documented: Any) -> tuple[str, str] | None:
-    """Write type aliases in signature and result by their names, inside other types too."""
+    """Write type aliases by their names, in arguments and results, also inside other types."""
     *_, signature, result = documented
     if signature is None:
         return None

@@ -65,7 +65,7 @@ COMMANDS = {
 }
 """Command of each picture, in the order of the page."""
 DATA = {"standing": "tsid/bin/python", "tosses": "cube_tosses.npz", "icub-forces": "icub_walk.npz"}
-"""Data files that commands read; if a file is missing, the existing picture is kept."""
+"""Data files of commands; if a file is missing, the existing picture is kept."""
 SIZE = (360, 540)
 """Height and width of a picture in pixels."""
 IN_3D = {"trot": SIZE, "rough": SIZE, "walk": (1200, 1200), "grasp": SIZE, "jar": (1080, 1620)}
@@ -136,7 +136,7 @@ def picture(name: str, folder: Path, out: Path, profile: Path) -> Path:
     image = image.crop(CROPPED.get(name, (0, 0, *image.size)))
     blank = Image.new(image.mode, image.size, image.getpixel((0, 0)))
     image = image.crop(ImageChops.difference(image, blank).getbbox())
-    # an octree keeps rare colours (here the arrows); the median cut drops them
+    # an octree keeps rare colours, here of the arrows; the median cut would drop them
     image.quantize(128, method=Image.Quantize.FASTOCTREE).save(out / f"{name}.png", optimize=True)
     return out / f"{name}.png"
 

@@ -91,9 +91,9 @@ def machine() -> str:
 
 
 def verdicts() -> str:
-    """Return how many numbers of each table and figure of the papers agree with ours.
+    """Return the number of values in each table and figure of the papers that agree with ours.
 
-    They are from ``python -m idcontrol.experiments.papers``.
+    The data come from ``python -m idcontrol.experiments.papers``.
     """
     places = _papers()["places"]
     header = ["", "shows", "numbers", *KINDS.values(), "compared by"]
@@ -140,7 +140,7 @@ def _papers() -> dict[str, Any]:
 
 
 def _value(value: Any) -> str:
-    """Return the text of a cell; of a walk that missed its path, only the number of waypoints is shown."""
+    """Return the text of a cell; for a walk that missed its path, this is only the number of waypoints."""
     if isinstance(value, float):
         return f"{value:.4g}"
     return "–" if value is None else re.sub(r": came [^;]*", "", str(value)).replace("|", "\\|")

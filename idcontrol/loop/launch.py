@@ -68,8 +68,8 @@ class LoopSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         pacing: ``real`` is the wall clock. In process only: ``fast`` is simulated time as fast as possible,
             ``simulated`` is simulated time slowed down to the wall clock.
         bind: Address at which to listen for UDP, HOST:PORT; null means a free port of loopback.
-        peer: Address of the machine, HOST:PORT over UDP; the ticks follow its states. null starts a plant in a separate
-            process.
+        peer: Address of the machine, HOST:PORT over UDP, whose states set the times of the ticks; null starts a plant
+            in a separate process.
         joints: Order of the joints of the machine at `peer`, one of `orders` in the robot file; null means the order of
             the model.
         plant_rate_hz: Rate of the plant; null means the rate of the loop.

@@ -98,7 +98,7 @@ def _uri(svg: bytes) -> str:
 
 
 def panels(heights: Sequence[float], columns: int = 1, *, gap: float = 0.14, **more: Any) -> tuple[Figure, Any]:
-    """Return axes in rows and columns, as large as their labels allow.
+    """Return axes in rows and columns; they fill the space around their labels.
 
     Args:
         heights: Heights of the rows [inches].
@@ -117,7 +117,7 @@ def panels(heights: Sequence[float], columns: int = 1, *, gap: float = 0.14, **m
 
 
 def legend_above(figure: Figure, axes: Any) -> None:
-    """Put the legend of `axes` above the whole figure, which grows by its height."""
+    """Put the legend of `axes` above the whole figure; the figure grows by the height of the legend."""
     handles, labels = axes.get_legend_handles_labels()
     if any(labels):
         columns = max(1, min(len(labels), LEGEND_LETTERS // (6 + max(map(len, labels)))))

@@ -12,7 +12,7 @@ from idcontrol.record.plots import COLORS, DARK, DRAWABLE, QUIET, Curve, Moment,
 from idcontrol.types import TOUCHING_N, Array, Status
 
 LIMIT_FACTOR = 1.3
-"""Torque limits within this multiple of the largest torque are drawn."""
+"""Torque limits up to this multiple of the largest torque are drawn."""
 IN_WINDOW = "; the chosen window is dark"
 """End of the sentence below the picture of a path if the reader can choose a window of time."""
 JOINTS = 3

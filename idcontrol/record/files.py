@@ -1,7 +1,7 @@
-"""Files of a record, read without trust in their origin.
+"""Read files of a record that may come from anywhere.
 
-A record may come from anywhere. Therefore links out of its folder, virtual and external data, deep nesting, and arrays
-larger than their compressed files allow are refused, with a one-line error.
+A record may be hostile. Links out of its folder, virtual and external data, deep nesting, and arrays larger than their
+compressed files allow are refused, with a one-line error.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def read_h5(path: Path) -> tuple[Facts, dict[str, Array], dict[str, str]]:
                 raise InputError(f"{path} is damaged or not a record: it holds less than its datasets claim")
             arrays = {name: np.ascontiguousarray(dataset[...]) for name, dataset in datasets.items()}
             units = {name: str(dataset.attrs.get("units", "")) for name, dataset in datasets.items()}
-    except (OSError, KeyError, ValueError, TypeError, RuntimeError, MemoryError) as error:  # h5py raises all of these
+    except (OSError, KeyError, ValueError, TypeError, RuntimeError, MemoryError) as error:  # all types that h5py raises
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path} is damaged or not a record: {str(error).partition(chr(10))[0]}") from error

@@ -1,4 +1,4 @@
-"""Signals that end a program wherever it is executing.
+"""Signals that end a program at any point of its execution.
 
 The handler of a signal may raise in any running code, but Python drops exceptions in callbacks from C (weak references,
 finalizers, ctypes). Numba compiles kernels through such callbacks and then fails with another error ("no compiled
@@ -27,7 +27,7 @@ class Terminated(SystemExit):
 
 
 def postponed(number: int, frame: FrameType | None) -> bool:
-    """True if Python would drop an exception raised in `frame`; then signal `number` is repeated soon."""
+    """True if Python would drop an exception raised in `frame`; if so, repeat signal `number` soon."""
     while frame is not None:
         of_compiler = "_raw" in frame.f_code.co_name
         module = frame.f_globals.get("__name__")
@@ -40,7 +40,7 @@ def postponed(number: int, frame: FrameType | None) -> bool:
 
 @contextlib.contextmanager
 def ctrl_c_is_heard() -> Iterator[None]:
-    """Let Ctrl-C raise KeyboardInterrupt outside callbacks from C; have no effect outside the main thread."""
+    """Let Ctrl-C raise KeyboardInterrupt outside callbacks from C; do nothing outside the main thread."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         with _raised(signal.SIGINT, KeyboardInterrupt):
             yield
@@ -50,7 +50,7 @@ def ctrl_c_is_heard() -> Iterator[None]:
 
 @contextlib.contextmanager
 def sigterm_is_heard() -> Iterator[None]:
-    """Let SIGTERM raise `Terminated` outside callbacks from C; have no effect outside the main thread."""
+    """Let SIGTERM raise `Terminated` outside callbacks from C; do nothing outside the main thread."""
     with _raised(signal.SIGTERM, Terminated):
         yield
 

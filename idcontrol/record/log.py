@@ -138,7 +138,7 @@ def _read_header(file: IO[bytes], path: Path) -> Header:
         raise damaged
     try:
         header = msgspec.json.decode(text, type=Header)
-    except (msgspec.MsgspecError, ValueError, RecursionError):  # before 0.21 these are no ValueError
+    except (msgspec.MsgspecError, ValueError, RecursionError):  # no ValueErrors before msgspec 0.21
         raise damaged from None
     refuse_newer({"schema": header.schema}, path)
     if width(dict(header.channels)) > _LARGEST_ROW:

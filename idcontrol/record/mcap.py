@@ -1,10 +1,10 @@
 """A record as an MCAP file, which Foxglove and PlotJuggler open.
 
 MCAP (https://mcap.dev) is a container of messages with times. The topic ``/run`` has one JSON message per row of the
-record, with all channels by name and their numbers by names of joints, feet and axes (`idcontrol.record.columns`): a
-curve is ``/run.tau.LF_X_1`` in Foxglove and ``/run/tau/LF_X_1`` in PlotJuggler. The pose of a floating base is at
-``/base``, events are at ``/events``, as messages of Foxglove's schemas PoseInFrame and Log. Configuration and metrics
-are attachments. Times are UTC, so that a log aligns with video and other logs.
+record. A message contains all channels by name, with their numbers by the names of joints, feet and axes
+(`idcontrol.record.columns`): a curve is ``/run.tau.LF_X_1`` in Foxglove and ``/run/tau/LF_X_1`` in PlotJuggler. The
+pose of a floating base is at ``/base``, events are at ``/events``, as messages of Foxglove's schemas PoseInFrame and
+Log. Configuration and metrics are attachments. Times are UTC, so that a log aligns with video and other logs.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _schema(run: Run, shown: dict[str, dict[Column, str]]) -> dict[str, Any]:
 
 
 def _nested(values: dict[Column, Any], inner: str | None = None) -> dict[str, Any]:
-    """Return values by names of one or two words, as nested objects; `inner` is the key of the inner objects."""
+    """Return values with names of one or two words as nested objects; `inner` is the key of the inner objects."""
     out: dict[str, Any] = {}
     for column, value in values.items():
         if isinstance(column, str):

@@ -53,13 +53,14 @@ from idcontrol.record.files import checked
 from idcontrol.types import SOLVED_BY, TOUCHING_N, Array, Booleans, Integers, Status
 
 FALLEN_HEIGHT = 0.5
-"""A base that sinks by more than this share of the robot's standing height has fallen."""
+"""A robot has fallen if its base has sunk by more than this share of the standing height."""
 FALLEN_TILT_RAD = 0.6
-"""A base that leans more than this has fallen."""
+"""A robot has fallen if its base leans more than this [rad]."""
 SHORTFALL = 0.1
 """Largest error of distance and turn in a completed walk, as a share of the demand."""
 SLACK_HEIGHTS, SLACK_RAD = 0.1, 0.3
-"""Errors allowed in addition to `SHORTFALL`: distance, in standing heights; turn [rad], since pushes turn a robot."""
+"""Errors allowed in addition to `SHORTFALL`: of the distance, in standing heights, and of the turn [rad], since pushes
+turn a robot."""
 POWER_ABOVE_HZ = (20, 50, 100)
 """Frequencies above which the power of the torque rate is reported [Hz]."""
 AT_REST_S = 3.0
@@ -226,7 +227,7 @@ def marked(arrays: Mapping[str, Array], name: str) -> int | None:
 
 
 def estimate(q: Array, v: Array, seen: Array | None) -> dict[str, float | None]:
-    """Compare the estimated base with the true one.
+    """Compare the estimated base with the true base.
 
     Args:
         q: Configurations, shape (rows, nq): position and quaternion (x, y, z, w) of the base first.
@@ -321,7 +322,7 @@ def following(q: Array, commanded: Array, granted: Array, layout: Layout) -> dic
 
 
 def accelerated(commanded: Array, layout: Layout) -> Array:
-    """Return commands (v_x, v_y, ω), shape (rows, 3) [m/s, rad/s], begun at rest, with limited rates of change."""
+    """Return the commands (v_x, v_y, ω), shape (rows, 3) [m/s, rad/s], from rest on with limited rates of change."""
     steps = layout.period_s * layout.acceleration_m_s2, layout.period_s * layout.turn_acceleration_rad_s2
     velocity, omega = 0.0j, 0.0
     reached = []
@@ -334,13 +335,13 @@ def accelerated(commanded: Array, layout: Layout) -> Array:
 
 
 def shortfall(asked: Mapping[str, float | None], layout: Layout, waypoints: int, progress: float | None) -> str | None:
-    """Say how a walk failed its task; None if it completed the task.
+    """Describe how a walk failed its task; return None if it completed the task.
 
     For a commanded walk, the distance must match the commanded distance within 10 % plus a tenth of the robot's height,
     and the turn must match the commanded turn within 10 % plus 0.3 rad, allowing for limited rates of change. Between
     waypoints, the speed is only a bound, and the heading is not part of the task. The progress along the path must
-    match the granted distance within the same 10 %, the distance may exceed the finished and current parts of the
-    path by at most 10 %, and the turn must not exceed the corners of these parts.
+    match the granted distance within the same 10 %. The distance may exceed the finished and current parts of the path
+    by at most 10 %, and the turn must not exceed the sum of the corners of these parts.
 
     Args:
         asked: Result of `following`.
@@ -428,9 +429,9 @@ def contact_forces(force: Array, predicted: Array) -> dict[str, float | None]:
     """Return the error of the predicted sum of normal forces.
 
     The error ``e(t) = |Σ_feet predicted - Σ_feet force|`` is taken over the ticks with a prediction. The result
-    contains the mean of e, its median, and its mean relative to the mean of ``Σ_feet force`` over the same ticks. The
-    relative error over ticks in which exactly the predicted feet carry load is the error of the contact model, without
-    feet that land or lift off within the period. This error and the fraction of these ticks are also returned.
+    contains the mean of e, its median, and its mean relative to the mean of ``Σ_feet force`` over the same ticks. In
+    ticks in which exactly the predicted feet carry load, no foot lands or lifts off within the period, and the relative
+    error is the error of the contact model alone. This error and the fraction of these ticks are also returned.
 
     Args:
         force: The plant's normal forces, shape (rows, nf) [N].
@@ -512,7 +513,7 @@ def height_error(t: Array, height: Array, height_ref: Array, window: int) -> flo
 
 
 def slip(speed: Array, stance: Booleans) -> dict[str, float | None]:
-    """Return mean and largest tangential speed of feet planned to stand; both inputs have shape (rows, nf) [m/s]."""
+    """Return mean and largest tangential speed of feet in planned stance; both inputs have shape (rows, nf) [m/s]."""
     standing = speed[stance]
     return {"slip_m_s": _mean(standing), "slip_max_m_s": _largest(standing)}
 
@@ -520,7 +521,7 @@ def slip(speed: Array, stance: Booleans) -> dict[str, float | None]:
 def standing_drift(base: Array, feet: Array, stance: Booleans, h: float) -> float | None:
     """Return the largest horizontal drift of a base after it came to rest over its standing feet [m].
 
-    ``base_pos_err_m`` misses a drift that the reference of the base follows.
+    ``base_pos_err_m`` does not contain this drift if the reference of the base drifts too.
 
     Args:
         base: Positions of the base, shape (rows, 3) [m].
@@ -538,10 +539,10 @@ def standing_drift(base: Array, feet: Array, stance: Booleans, h: float) -> floa
 
 
 def touchdown_error(stance: Booleans, force: Array, swing_s: float, h: float) -> float | None:
-    """Return the mean over planned touchdowns of |real tick - planned tick| · h [s].
+    """Return the mean of |real tick - planned tick| · h over planned touchdowns [s].
 
     A touchdown is planned at the tick at which `stance` of a foot begins. The real touchdown is the first tick with
-    force after a tick without force; it is searched within half a swing before and after the planned touchdown. If
+    force after a tick without force; it is sought within half a swing before and after the planned touchdown. If
     there is no real touchdown, the error is half a swing. Touchdowns whose search window leaves the record are skipped.
 
     Args:
@@ -631,8 +632,9 @@ def statuses(status: Array, solved_by: Array | None = None, gap: Array | None = 
 
     Returns:
         The number of steps with each `Status`. Under ``by``, the number of steps solved by sticking or by each contact
-        model, if any. If the controller searches for the closest torque, ``nearest`` contains the number of steps with
-        a proof that no torque is closer, ``proved``; without one, ``unproved``; and the largest gap, ``gap_max_nm``.
+        model, if any. If the controller searches for the closest torque, ``nearest`` contains the number of steps in
+        which no torque is proved to be closer, ``proved``, the number of steps without such a proof, ``unproved``, and
+        the largest gap, ``gap_max_nm``.
     """
     counts: dict[str, Any] = {name.name.lower(): int(np.count_nonzero(status == name)) for name in Status}
     counts["by"] = {}

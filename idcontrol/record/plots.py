@@ -1,6 +1,6 @@
 """Interactive plots of a page: curves over one time axis, and their encoding inside the page.
 
-A page holds every row of a record, so a reader can zoom in to single control periods; ``plots.js`` draws the curves
+A page contains every row of a record, so a reader can zoom in to single control periods. ``plots.js`` draws the curves
 with uPlot. Records that are too long for a page are thinned without loss of extremes.
 """
 
@@ -27,9 +27,9 @@ DARK, QUIET = "#444444", "#9aa0a6"
 DRAWABLE = 1e12
 """Larger numbers are not drawn."""
 LARGEST_PAGE = 4_600_000
-"""Largest length of a page's numbers and pictures as text, without tables and the words of the plots."""
+"""Largest length of a page's numbers and pictures as text [characters]; tables and the words of the plots are extra."""
 LARGEST_NUMBERS = 3_700_000
-"""Largest length of the numbers alone, which a browser must unpack before it draws."""
+"""Largest length of the numbers alone [characters]: a browser must unpack all numbers before it draws."""
 FEWEST_BINS = 1_000
 """Minimum number of bins of a record, whatever the size of the pictures: about the width of a plot in pixels."""
 MOST_NUMBERS = 5_000_000
@@ -158,10 +158,11 @@ def data(plots: Plots, beside: int = 0) -> dict[str, Any]:
 
     Args:
         plots: The plots.
-        beside: Number of characters of the pictures on the same page, which leave less room for numbers.
+        beside: Number of characters of the pictures on the same page; they reduce the room for numbers.
 
     Returns:
-        ``spec``, in which each curve has the index of its column; ``time`` and ``numbers``, see `packed`.
+        ``spec``, the description, in which each curve has the index of its column; ``time`` and ``numbers``, see
+        `packed`.
     """
     columns: list[Array] = []
 
@@ -210,7 +211,7 @@ def data(plots: Plots, beside: int = 0) -> dict[str, Any]:
 
 
 def packed(numbers: Array) -> str:
-    """Return numbers as text: first bytes of all numbers, then second bytes, and so on, deflated, in base 64."""
+    """Return numbers as text in base 64: the first bytes of all numbers, then all second bytes and so on, deflated."""
     planes = np.ascontiguousarray(numbers).reshape(-1).view(np.uint8).reshape(-1, numbers.dtype.itemsize).T
     return base64.b64encode(zlib.compress(planes.tobytes(), 6)).decode()
 

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 FORMAT = "idcontrol-run"
 BLOCK_ROWS = 500
-"""Rows held in memory before they are handed to the operating system, unless `Recorder.flush` is called. SIGKILL may
-lose this many."""
+"""Number of rows held in memory before they are handed to the operating system, unless `Recorder.flush` is called.
+After SIGKILL, up to this many rows are lost."""
 
 _PACKAGES = ("idcontrol", "numpy", "scipy", "pin", "numba", "osqp", "daqp", "h5py")
 
@@ -123,7 +123,7 @@ class Run:
         Raises:
             InputError: The run is not a walk.
         """
-        from idcontrol.record.inline import Plots  # a late import: plotting is slow to load
+        from idcontrol.record.inline import Plots  # imported on demand, because plotting is slow to load
 
         return Plots(self.arrays, self.layout, str(self.folder))
 
@@ -151,9 +151,9 @@ class Run:
 class Recorder:
     """Writes the folder of one run; a context manager.
 
-    Rows are appended to a block of memory, full blocks to ``record.log``. Leaving the context without `close` (by an
-    exception, Ctrl-C, SIGTERM) keeps every appended row and marks the run as incomplete. Within the context SIGTERM
-    raises `Terminated`, so it unwinds the stack like Ctrl-C.
+    Rows are appended to a block of memory, and full blocks are appended to ``record.log``. Leaving the context without
+    `close` (by an exception, Ctrl-C, SIGTERM) keeps every appended row and marks the run as incomplete. Within the
+    context SIGTERM raises `Terminated`, so it unwinds the stack like Ctrl-C.
     """
 
     def __init__(
@@ -209,8 +209,8 @@ class Recorder:
         self._views = views(self._block, self._channels)
         self._log: IO[bytes] = (self.folder / "record.log").open("wb", buffering=0)
         offset = self._log.write(header_bytes(header))
-        # offset of the next block and number of rows that wait for it, as one attribute: an interrupted write leaves
-        # either the old pair (the same block is then written again at the same place) or the new pair
+        # offset of the next block and number of its rows, as one attribute: an interrupted write leaves either the old
+        # pair (the same block is then written again at the same place) or the new pair
         self._position: tuple[int, int] = (offset, 0)
         self._events: IO[str] | None = None
         self._closed = False
@@ -308,7 +308,7 @@ class Recorder:
             self._context.close()
 
     def flush(self) -> None:
-        """Hand the appended rows to the operating system; a process that is killed afterwards does not lose them."""
+        """Hand the appended rows to the operating system, so that they survive if the process is killed."""
         offset, rows = self._position
         if rows == 0:
             return
@@ -321,7 +321,7 @@ class Recorder:
 
 
 def load(folder: str | Path) -> Run:
-    """Read a run, whole or cut off: from ``arrays.h5``, or from ``record.log`` without a corrupt tail.
+    """Read a run: a whole run from ``arrays.h5``, a run that was cut off from ``record.log``, without a corrupt tail.
 
     Raises:
         InputError: The folder does not exist, is empty, is not a run, was written by a newer version, or is damaged.
@@ -329,8 +329,7 @@ def load(folder: str | Path) -> Run:
     folder = Path(folder)
     run = _read_run_json(folder)
     if within(folder, "record.log"):
-        # the log is removed last; if it still exists, the HDF5 files may be missing or incomplete, so only the log is
-        # read
+        # the log is removed last; while it exists, the HDF5 files may be missing or incomplete, so only the log is read
         log = read_log(folder / "record.log")
         arrays, units, complete, note = log.arrays(), log.units, False, log.note
     elif within(folder, "arrays.h5"):
@@ -363,7 +362,7 @@ def load(folder: str | Path) -> Run:
 
 
 class _Metrics(msgspec.Struct, frozen=True):
-    """The metrics on whose types pages and comparisons rely; other metrics are allowed."""
+    """Metrics whose types matter to pages and comparisons; other metrics are allowed."""
 
     completed: bool | None = None
     fell_at_s: float | None = None
@@ -422,7 +421,7 @@ def versions() -> dict[str, str]:
 def write_json(path: Path, value: Any) -> None:
     """Write `value` as JSON, atomically."""
     partial = path.with_name(path.name + ".part")
-    partial.unlink(missing_ok=True)  # in someone else's folder the target could be a symbolic link to any file
+    partial.unlink(missing_ok=True)  # in a folder of another user, the target could be a symbolic link to any file
     with partial.open("w", encoding="utf-8") as file:
         json.dump(jsonable(value), file, indent=2, allow_nan=False)
         file.write("\n")
@@ -432,7 +431,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def _export(folder: Path, *, complete: bool) -> None:
-    """Convert the log to HDF5 files, each atomically, block by block so that memory does not grow with the run."""
+    """Convert the log to HDF5 files, each atomically; block by block, so that memory does not grow with the run."""
     log = read_log(folder / "record.log")
     files = {
         "arrays.h5": [name for name in log.channels if name not in log.wall_time],

@@ -1,4 +1,4 @@
-"""The body of a machine that is moved by whole-body tasks: the tasks, and the state of each foot, standing or not."""
+"""The body of a machine under whole-body tasks: the tasks, and the stance or swing of each foot."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from idcontrol.tasks import CoM, Frame, Posture, Task
 from idcontrol.types import Array, ContactForces, Reference, State
 
 FIRM, LOOSE = 1e-3, 1e-6
-"""Posture weights: of joints that move no task's frame, and of the other joints, which must not pull on the tasks."""
+"""Posture weights: of joints that move no task's frame, and of all other joints, which must not pull on the tasks."""
 LANDED_S: Final = 0.02
-"""Time after touchdown in which the task of a foot holds it where it landed [s]."""
+"""Time after touchdown in which the task of a foot holds it at its landing position [s]."""
 
 
 def turned(yaw: float) -> Array:
@@ -148,7 +148,8 @@ class Body:
     def _posture_weights(self) -> Array:
         """Return the posture's weight of each joint, shape (a,).
 
-        Free arms would be flung about to balance a machine on the edge of its sole, until they hit their stops.
+        With small weights, free arms would swing until they hit their stops, to balance a machine on the edge of its
+        sole.
         """
         model, frames = self.system.model, [self.system.frame(task.frame) for task in self._frames]
         moving = {int(j) for frame in frames for j in model.supports[model.frames[frame].parentJoint]}
@@ -173,7 +174,7 @@ class Body:
         return {task.frame: data.oMf[self.system.frame(task.frame)].copy() for task in (*self.trunk, *self.feet)}
 
     def follow(self, task: CoM | Frame, place: Any, velocity: Array, acceleration: Array) -> None:
-        """Set a task to a motion; its velocity becomes the mean over the past period, which controllers expect."""
+        """Set a task to a motion; controllers expect as its velocity the mean over the past period."""
         task.set(place, velocity - 0.5 * self._h * acceleration, acceleration)
 
     def lift(self, foot: int) -> None:
@@ -182,9 +183,9 @@ class Body:
         self.feet[foot].weight = 1.0
 
     def land(self, foot: int, place: Any) -> None:
-        """Let a foot stand from this instant on, where it is.
+        """Let a foot stand at its present position from now on.
 
-        Its task holds the foot until all of its corners carry load; otherwise the posture task would pull the leg.
+        Its task holds the foot until all corners carry load; without this task the posture task would pull the leg.
         """
         self.stance[foot], self._since[foot] = True, -self._h
         still = np.zeros(3 if self.feet[foot].kind == "position" else 6)

@@ -12,14 +12,14 @@ from idcontrol.plants.bodies import FreeBodies
 
 GRAVITY = 9.81
 RADIUS_M, SIDE_M, DENSITY_KG_M3 = 0.05, 0.1, 1000.0
-"""Radius of the balls, side of the boxes, density of both."""
+"""Radius of the balls [m], side of the boxes [m], density of both [kg/m³]."""
 
 CONTAINER_M, WALL_M = 0.8, 0.1
-"""Inner width and height of the container, and thickness of its walls."""
+"""Inner width and height of the container, and thickness of its walls [m]."""
 
 COLUMNS = 4
 SPACING_M = 0.18
-"""Distance between the bodies of a column, so large that boxes do not touch in any orientation."""
+"""Distance between the bodies of a column [m]; at this distance boxes do not touch in any orientation."""
 
 PARAMETERS = sap.Parameters(tolerance=1e-5)
 """SAP's parameters in the paper, section X-C."""
@@ -41,7 +41,7 @@ def drop(
         bodies: Number of bodies.
         walls: True for a container.
         seed: Determines which bodies are balls, and all orientations.
-        step_s: Step of the integration; the damping of the surfaces follows from it.
+        step_s: Time step; it also determines the damping of the surfaces.
         mu: Friction of all surfaces.
         stiffness_n_m: Stiffness of every surface; the default is near-rigid.
         parameters: SAP's β, σ and tolerance.

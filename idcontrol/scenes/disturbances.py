@@ -64,7 +64,7 @@ class SensorNoise(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     Attributes:
         position_m: Noise on the base's position.
-        angle_rad: Noise on the base's orientation and on the joints.
+        angle_rad: Noise on the orientation of the base and on the joints.
     """
 
     position_m: NotNegative = 0.0
@@ -140,7 +140,7 @@ class Delayed(DisturbedPlant):
     def step(self, tau: Array, dt: float) -> State:
         """Apply for `dt` [s] the torques commanded `periods` calls earlier."""
         self._waiting.append(tau.copy())
-        # Until a command is due, the first command is held, so that the robot does not fall at the start.
+        # Until a command is due, the first command is applied, so that the robot does not fall at the start.
         due = self._waiting.popleft() if len(self._waiting) > self.periods else self._waiting[0]
         return self.plant.step(due, dt)
 
@@ -186,7 +186,7 @@ class DrawnFriction(DisturbedPlant):
         after = self.plant.step(tau, dt)
         touching = np.zeros_like(self._touching)
         touching[self.plant.contact_forces().identity] = True
-        # drawn at liftoff, so that it is set at the next touchdown
+        # drawn at liftoff, so that it is known at the next touchdown
         lifted = self._touching & ~touching
         self.contacts.mu[lifted] = self.rng.uniform(*self.between, int(lifted.sum()))
         self._touching = touching
@@ -201,7 +201,7 @@ class Patched(DisturbedPlant):
         contacts: The plant's own contacts, whose `mu` is written.
         strip: Beginning and end of the strip along the x axis [m].
         mu: Friction of the strip.
-        around: Friction of the ground around it.
+        around: Friction of the ground around the strip.
     """
 
     contacts: SphereContacts
@@ -237,14 +237,14 @@ class Kicked(DisturbedPlant):
 
 
 class LeaningSpheres(SphereContacts):
-    """Foot spheres with contact normals that are tilted against the smooth ground's normals; gaps are unchanged.
+    """Foot spheres whose contact normals are tilted against the normals of the smooth ground; gaps are unchanged.
 
     Attributes:
         lean: Rotation from the smooth ground's axes to the true axes at each sphere, world frame, shape (k, 3, 3).
     """
 
     def __init__(self, lean: Array, *arguments: Any, **more: Any) -> None:
-        """Take `lean`, followed by the arguments of `SphereContacts`."""
+        """Store `lean`; the other arguments are as in `SphereContacts`."""
         super().__init__(*arguments, **more)
         self.lean = lean
 

@@ -34,8 +34,8 @@ TOUCHING_M = 1e-3
 """A fingertip farther than this from the box's surface at the start does not touch it [m]."""
 
 HELD = Landing(decay_s=1e-6, sink_m_s=0.0, rise_m_s=0.0)
-"""Fingertips keep their place on the box. As each has only one joint, they cannot move over the box independently: any
-other demanded velocity, even a micrometre per second to close a gap, would be infeasible."""
+"""Fingertips keep their place on the box. Each finger has only one joint, so fingertips cannot move over the box
+independently. Any other demanded velocity would be infeasible, even a micrometre per second to close a gap."""
 
 
 class GraspConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,9 +45,9 @@ class GraspConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         controller: Name; see ``idcontrol list controllers``.
         plant: Name; see ``idcontrol list plants``.
         robot: Name or path of a robot file with a fixed base and fingertips as feet.
-        mu: Friction between fingertips and box; inf means no slip. If two fingers hold a box without slip, a
-            micrometre of penetration at one finger and of gap at the other cannot be corrected: rigid plants then let
-            one fingertip slip and report `repaired`. The value of 100 in the original experiment avoids this.
+        mu: Friction between fingertips and box; inf means no slip. Without slip, a micrometre of penetration at one
+            finger and of gap at the other cannot be corrected: rigid plants then let one fingertip slip and report
+            `repaired`. The original experiment avoids this with the value 100.
         duration_s: Length of the run.
         rate_hz: Rate of the control loop.
         preset: Name of the preset.
@@ -101,7 +101,7 @@ class GraspScene:
         config: The configuration.
         robot: Robot of the grasp.
         names: Names of the robot's joints.
-        fingers: Joints that move some of the fingertips but not all, shape (a,).
+        fingers: True for joints that move some but not all fingertips, shape (a,).
         mount: Name of the joint that carries the hand.
     """
 

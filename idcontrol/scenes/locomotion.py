@@ -32,15 +32,15 @@ from idcontrol.scenes.walk import WalkGuide, WalkPlanner, WalkScene
 from idcontrol.types import Array, Booleans, ContactForces, Event, Integers, Status
 
 UNREACHABLE_M = 1e-6
-"""A planned foot farther than this from its reachable position is out of reach [m] (planner.md 5)."""
+"""A planned foot is out of reach if it is farther than this from its reachable position [m] (planner.md 5)."""
 REPORT_EVERY = 100
 """Number of ticks between two reports of progress."""
 MOTION = ("q", "v", "q_des", "v_des", "a_des", "tau", "stance")
 """Channels of state, reference and torques, adjacent in a row, so that they are copied together."""
 OUTCOME = ("status", "residual", "clipped", "rate_off", "solved_by", "gap_nm")
-"""Channels of the outcome of the controller's step, adjacent in a row."""
+"""Channels for the outcome of the controller's step, adjacent in a row."""
 COURSE = ("waypoints", "turning", "step_us", "plant_status", "plant_residual", "plant_regularization")
-"""Channels of the walk's progress and the outcome of the plant's step, adjacent in a row."""
+"""Channels for the walk's progress and the outcome of the plant's step, adjacent in a row."""
 POSTURE = ("feet", "gap", "slip", "base_tilt", "com")
 """Channels that depend on the state only."""
 
@@ -101,7 +101,7 @@ class WaypointProgress(Protocol):
     target: Array
     """The next waypoint, shape (2,) [m]."""
     previous: Array
-    """The previous one, or the start, shape (2,) [m]."""
+    """The previous waypoint, or the start, shape (2,) [m]."""
     reached: int
     """Number of waypoints reached."""
     turning: bool
@@ -159,7 +159,7 @@ def record_walk(
 
     Returns:
         The metrics of `idcontrol.record.metrics.locomotion`, wall and processor time, number of ticks with a foot out
-        of reach, and why the controller first failed (``failed_because``; None if never).
+        of reach, and the reason of the controller's first failure (``failed_because``; None if it never failed).
 
     Raises:
         UnknownName: The controller or plant does not exist.
@@ -250,7 +250,7 @@ class TickRow:
         self._posture = Posture(observer, self._row.of)
 
     def __call__(self, tick: Tick) -> Array:
-        """Return the row of `tick`, shape (values,): overwritten by the next call."""
+        """Return the row of `tick`, shape (values,); the next call overwrites it."""
         of, last, progress = self._row.of, self._plant.last, self._progress
         state, reference, command = tick.state, tick.reference, tick.command
         tau = command.tau if self._drive is None else self._drive.torque
@@ -299,14 +299,14 @@ class TickRow:
 class Posture:
     """Writes the channels that depend on the state only: feet, their gaps and slip, tilt of the base, centre of mass.
 
-    It computes kinematics only.
+    It computes only kinematics.
     """
 
     def __init__(self, observer: SphereContacts, out: Mapping[str, Array]) -> None:
         """Write the channels of `out` for the spheres of `observer`.
 
         Args:
-            observer: Foot spheres; only their geometry matters, not the last update of their system.
+            observer: Foot spheres; only their geometry is used, not the last update of their system.
             out: Arrays of the channels ``feet, gap, slip, base_tilt, com``, overwritten by each call.
         """
         system = observer.system
@@ -415,7 +415,7 @@ def _write_posture(bound: Bound, q: Array, v: Array) -> None:  # pragma: no cove
         along = n[0] * x + n[1] * y + n[2] * z
         x, y, z = x - along * n[0], y - along * n[1], z - along * n[2]
         slip = np.sqrt(x * x + y * y + z * z)
-        # the comparison is false for NaN, so NaN is written
+        # the comparison is false for NaN, so that NaN is written
         out.gap[foot] = out.gap[foot] if out.gap[foot] <= gap else gap
         out.slip[foot] = out.slip[foot] if out.slip[foot] >= slip else slip
     # cosine of the angle between the z axes of base and world, from the base's quaternion (x, y, z, w)

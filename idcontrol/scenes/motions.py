@@ -20,13 +20,14 @@ from idcontrol.types import Array, Reference, State
 TOUCH_SHARE: Final = 0.02
 """A foot has landed when the force on it exceeds this share of the weight."""
 EARLIEST: Final = 0.5
-"""Share of a swing before which no force counts as touchdown, as the foot may still graze the ground at liftoff."""
+"""Share of a swing before which no force counts as touchdown: shortly after liftoff the foot may still graze the
+ground."""
 LEAVES_M: Final = 0.02
-"""Distance of the divergent component of motion from its path beyond which steps are placed anew [m]."""
+"""Steps are replanned if the divergent component of motion is farther than this from its path [m]."""
 SURE: Final = 0.9
-"""Scale of the soles about their middle: only this part of them is used to catch the divergent component."""
+"""Scale of the soles about their middle; only the scaled soles are used to catch the divergent component."""
 TIPS_RAD: Final = 0.01
-"""A standing sole that is tilted by more than this tips over an edge [rad]."""
+"""A standing sole counts as tipping over an edge if it is tilted by more than this [rad]."""
 BESIDE_M: Final = 0.02
 """If a foot stands farther than this from its place beside the other feet, one more step is taken [m]."""
 
@@ -116,16 +117,16 @@ class Landing:
 class Walk:
     """A planner: steps, with a motion of the centre of mass that stance feet can support (`idcontrol.planners.dcm`).
 
-    A foot in the air follows its path, and continues downwards until a force is sensed on it; then it stands. If
-    `Steps.reach_m` is positive, steps are placed anew when the measured centre of mass leaves its path
-    (`idcontrol.planners.capture`). A machine that stands takes steps when its soles cannot balance it, and one more if
-    its feet are then not beside each other.
+    A foot in the air follows its path, and then continues downwards until a force on it is sensed; then it stands. If
+    `Steps.reach_m` is positive, steps are replanned when the measured centre of mass leaves its path
+    (`idcontrol.planners.capture`). A standing machine takes steps when its soles cannot balance it, and then one more
+    step if its feet are not beside each other.
 
     Attributes:
         steps: The steps; more are added as they are needed.
         plan: The horizontal motion of the centre of mass.
         landings: The touchdowns so far.
-        caught: Number of times that steps were placed anew.
+        caught: Number of times that steps were replanned.
         end_s: Time at which the walk comes to rest [s].
     """
 
@@ -136,7 +137,7 @@ class Walk:
             body: Body of the machine that walks.
             walk: The steps.
             begin_s: Time before the first step, in which the load shifts [s].
-            lower_m: How far the centre of mass is lowered in this time [m].
+            lower_m: Distance by which the centre of mass is lowered in this time [m].
 
         Raises:
             UnknownName: `walk.first` is not a foot of the robot.
@@ -171,7 +172,7 @@ class Walk:
         return body.reference()
 
     def _catch(self, state: State) -> None:
-        """Plan steps and motion anew from the measured centre of mass if it has left its path."""
+        """Replan steps and motion from the measured centre of mass if it has left its path."""
         self._flatten(state)
         com, t, omega = self._body.moving_com(state), state.t, self.plan.omega
         planned, ahead = dcm.com_at(self.plan, t), self.steps[self._done :]
@@ -214,7 +215,10 @@ class Walk:
                 self._tipped.remove(int(foot))
 
     def _best(self, walks: Sequence[list[dcm.Footstep]], state: State, com: dcm.Motion) -> capture.Caught:
-        """Place the steps of all walks anew; return the walk with the least `missing`, then `effort`."""
+        """Replan the steps of all `walks`.
+
+        Return the result with the least `missing` and, among equals, the least `effort`.
+        """
         body, feet, options = self._body, self._centres(self._body.places(state.q)), []
         for steps in walks:
             standing = [foot for foot in range(len(feet)) if foot not in steps[0].feet]
@@ -225,7 +229,7 @@ class Walk:
         return min(options, key=lambda option: (option.missing, option.effort))
 
     def _go_on(self, caught: capture.Caught, t: float) -> None:
-        """Replace the motion, and the steps from the present step on; redirect feet that are in the air."""
+        """Replace the motion, and all steps from the present one on; redirect feet in the air."""
         for foot in self._starts:
             step = self.steps[self._done]
             self._ways[foot] = t, self._way(foot, step.places[step.feet.index(foot)], step, t)
@@ -245,7 +249,7 @@ class Walk:
         return [dcm.Footstep(group, lift, lift + self._walk.single_s, places)]
 
     def _step(self, state: State, step: dcm.Footstep) -> None:
-        """Announce, begin or continue a step, which ends when all of its feet have landed."""
+        """Announce, begin or continue a step; it ends when all of its feet have landed."""
         body, t = self._body, state.t
         if t < step.lift_s:
             body.to_liftoff[list(step.feet)] = step.lift_s - t
@@ -275,7 +279,7 @@ class Walk:
                 self.steps[self._done :] = capture.retimed(self.steps[self._done :], later, t)
 
     def _way(self, foot: int, place: Array, step: dcm.Footstep, t: float) -> dcm.Motion:
-        """Return the horizontal motion of a foot in the air from where its path was last set, to rest at `place`."""
+        """Return the horizontal motion of a foot in the air, from the last change of its path to rest at `place`."""
         since, begin = self._ways[foot]
         return dcm.toward(begin, place[:2], since, step.land_s, t)
 

@@ -1,7 +1,7 @@
 """Replay a recorded walk: the torques that a controller commands in the recorded states.
 
-The planner of the run plans again in these states, and the controller answers each state and reference. The recorded
-torques moved the robot, not the answers, so two controllers are compared in equal states.
+The planner of the run plans again in these states, and the controller computes torques for each state and reference.
+These torques do not move the robot, so different controllers are compared in equal states.
 """
 
 from __future__ import annotations
@@ -78,13 +78,14 @@ def replay(run: Run, controller: str) -> Replayed:
         tau[row] = ask(state.sealed(), reference).tau
         off = max(off, float(np.abs(reference.q - arrays["q_des"][row]).max()))
     recorded, t = arrays["tau_wanted" if "tau_wanted" in arrays else "tau"], arrays["t"] - arrays["t"][0]
-    # at the handover from standing up, a loop mixes the controller's torques with others; its ticks may be late
+    # at the handover after standing up, a loop mixes the controller's torques with the torques of the path; its ticks
+    # may be late
     since = int(np.searchsorted(t, 1.1 * MIX_S)) if loop else 0
     return Replayed(t[since:], tau[since:], recorded[since:], off)
 
 
 def _states(run: Run, rows: slice) -> list[State]:
-    """Return the sensed states of these rows; forces are means over the period before, with vertical normals."""
+    """Return the sensed states of these rows; forces are means over the previous period, with vertical normals."""
     arrays = run.arrays
     t = arrays["t_machine" if "t_machine" in arrays else "t"]
     q, v = (arrays[f"{name}_sensed" if f"{name}_sensed" in arrays else name] for name in ("q", "v"))

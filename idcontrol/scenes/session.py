@@ -25,7 +25,7 @@ from idcontrol.sensing import Sensing
 from idcontrol.types import Array, Plant, Reference, State
 
 TORQUE_RATE = 400.0
-"""Largest torque rate as a multiple of the torque limit [1/s], for joints that have no limit of the rate itself."""
+"""Largest torque rate as a multiple of the torque limit [1/s], for joints without a rate limit in the robot file."""
 
 FREE_TORQUE_RATE_NM_S = 5000.0
 """Largest torque rate of joints without effective limits [N m/s]: more than twice the fastest change in an undisturbed
@@ -128,7 +128,7 @@ class WalkSession:
         return Between(self._rise, kp, kd)
 
     def channels(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
-        """Return the channels of every walk, without moments, which datagrams do not carry."""
+        """Return the channels of every walk, without moments: datagrams do not contain moments."""
         return channels(self.system, len(self.feet), soles=False)
 
     def derive(self, row: Mapping[str, Array]) -> dict[str, Any]:
@@ -148,7 +148,7 @@ class WalkSession:
         return {"experiment": self._experiment, **msgspec.to_builtins(facts)}
 
     def metrics(self, arrays: dict[str, Array]) -> dict[str, Any]:
-        """Return the metrics that every walk has; a user's planner notes no command to follow."""
+        """Return the metrics of every walk; with a user's planner, there is no recorded command to follow."""
         if np.isnan(arrays["granted"]).all():
             arrays = {name: values for name, values in arrays.items() if name not in ("commanded", "granted")}
         return locomotion(arrays, self._layout, self._scene.config.duration_s) | self._scene.friction()
@@ -197,7 +197,7 @@ class WalkSession:
 
 
 class NotedPlanner:
-    """A planner that also records its command, the part of it that is granted, and the progress of the walk.
+    """A planner that also records its command, the granted command, and the progress of the walk.
 
     Attributes:
         planner: The planner.

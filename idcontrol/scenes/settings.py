@@ -15,11 +15,11 @@ from idcontrol.types import ContactLaw
 class AssumedFriction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The assumed friction of the controller (planner.md 7), and the friction pyramids that replace cones.
 
-    Over-estimated friction makes robots fall.
+    If the assumed friction is too high, robots fall.
 
     Attributes:
         estimate: Best estimate of the friction coefficient; null for the true value.
-        share: Assumed share of the estimate.
+        share: Share of the estimate that the controller assumes.
         cap: Upper bound on the assumed friction.
         pyramid: Friction pyramid of plants and controllers with ``ContactLaw.cone == "pyramid"``. ``inscribed`` is the
             diamond inside the cone, with μ along the tangents and μ/√2 along their diagonals. ``circumscribed`` is the
@@ -50,7 +50,8 @@ class AssumedFriction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     def turn_rad(self) -> float:
         """Angle by which the tangents of the controller's contacts are turned [rad]."""
         # The sources of Moby, Ravelin and Pacer have the tangents n × (1, 1, 0). In the recording of the grasp at
-        # friction 1, |f_x| + |f_z| of a sliding fingertip is 1.41 of its normal force: a square, turned by 45°.
+        # friction 1, |f_x| + |f_z| of a sliding fingertip is 1.41 times its normal force: the pyramid is a square,
+        # turned by 45°.
         return math.pi / 4.0 if self.pyramid == "original" else 0.0
 
 
@@ -94,7 +95,7 @@ class FeedbackGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     tuned: tuple[TunedGains, ...] = ()
 
     def of(self, controller: str) -> FeedbackGains:
-        """Return the gains of the controller of this name, with nulls filled from `tuned` if possible."""
+        """Return the gains for a controller, by its name; nulls are replaced from `tuned` if possible."""
         for tuned in self.tuned:
             if controller in tuned.controllers:
                 nulls = [key for key in GAINS if getattr(self, key) is None]

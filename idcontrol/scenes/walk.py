@@ -77,9 +77,9 @@ class WalkPath(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         kind: ``waypoints`` visits the waypoints in turn, again and again; ``command`` follows `command`; ``joystick``
             follows the joystick of a loop's machine, up to the speeds of the robot file.
         waypoints_m: Waypoints in the plane.
-        command: Pieces (from time [s], v_x [m/s], v_y [m/s], turn [rad/s]); each holds until the next.
+        command: Pieces (from time [s], v_x [m/s], v_y [m/s], turn [rad/s]); each piece holds until the next begins.
         stand_from_s: Time at which to stop and stand; null for never.
-        gaits: Changes of the gait, (from time [s], kind); each holds until the next.
+        gaits: Changes of the gait, (from time [s], kind); each gait holds until the next change.
         speed_m_s: Walking speed between waypoints; null uses the speed in the robot file.
     """
 
@@ -128,8 +128,8 @@ class CommandSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     Attributes:
         kind: ``torque``, or ``impedance`` for drives that track the reference within a control period
             (`idcontrol.plants.drive`).
-        ahead_s: Known delay of commands, a whole number of control periods; planner and controller get the state
-            predicted for the time at which the command takes effect.
+        ahead_s: Known delay of commands, a whole number of control periods. Planner and controller get the predicted
+            state at the time at which the command takes effect.
     """
 
     kind: Literal["torque", "impedance"] = "torque"
@@ -172,7 +172,7 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         power: Share of the robot's torque limits and torque rates, for planner, controller, gate and plant.
         seed: Seed of all random numbers: start, noise, ground.
         preset: Name of the preset.
-        planner: ``trot``, or ``paper`` for the paper's original planner with its quirks (only for `links`).
+        planner: ``trot``, or ``paper`` for the paper's original planner with its quirks (only for the robot `links`).
         plant_rate_hz: Minimum stepping rate of the plant; null uses `rate_hz`.
         start_spread_rad: Standard deviation of the joints around the home pose at the start.
         path: Path or command of the walk.
@@ -290,7 +290,7 @@ class WalkScene:
         return self.robot.patches
 
     def actuators(self) -> Actuators | None:
-        """Actuators assumed by the controller; None for ideal ones.
+        """Actuators assumed by the controller; None for ideal actuators.
 
         Raises:
             InputError: The robot file has no actuators.
@@ -326,7 +326,8 @@ class WalkScene:
     def start(self, rng: np.random.Generator) -> State:
         """Return the home pose with randomized joints and every foot on the ground.
 
-        Even a drop of a tenth of a millimetre would be the largest impact of the whole walk.
+        Feet are exactly on the ground: even a drop from a tenth of a millimetre would be the largest impact of the
+        walk.
         """
         spheres = self.observer()
         system = spheres.system
@@ -385,7 +386,8 @@ class WalkScene:
             ),
             speed_limit=self.robot.velocity_limit(system.actuated_names),
             balance=Balance(stiffness_1_s2=config.balance.stiffness_1_s2, damping_1_s=config.balance.damping_1_s),
-            # with any friction: to keep the base's speed constant, the ground would have to balance the swinging legs
+            # at any friction: if the speed of the base were constant, the ground would have to balance the swinging
+            # legs
             constant_momentum=True,
         )
         flat = config.terrain == "plane" or config.disturbance.unseen_ground
@@ -434,7 +436,7 @@ class WalkScene:
         )
 
     def _drive_gains(self, gains: Gains) -> Gains:
-        """Return drive gains that give joints of the standing robot these accelerations."""
+        """Return drive gains for the given acceleration gains, with the inertia of the standing robot."""
         system = self.robot.system(self.actuators())
         home = self.robot.standing_state(system)
         system.update(home.q, home.v)
@@ -443,7 +445,7 @@ class WalkScene:
     def plant(self, period_s: float, *, lies: bool = False, ready: bool = False) -> SimulatedPlant:
         """Return the plant with its disturbances, stepped every `period_s` [s]; with `lies`, the robot can also lie.
 
-        With `ready`, all code for its steps is loaded, so that steps on the wall clock do not wait for it.
+        With `ready`, all code for its steps is loaded in advance, so that no step on the wall clock waits for it.
 
         Raises:
             UnknownName: The plant does not exist.
@@ -516,7 +518,7 @@ class WalkScene:
         command, h = self.config.command, self.period_s
         if command.ahead_s == 0.0:
             return None
-        # the best estimate of friction, not the share that a controller assumes
+        # the best estimate of the friction, without the margin that a controller keeps
         friction, law = self.config.friction, plants.contact_law(MODEL)
         system = self.robot.system(self.actuators())
         mu = friction.of_plant(friction.best(self.config.mu), law)

@@ -2,7 +2,7 @@
 
 The centre of mass, the orientations of base and torso and the pose of a foot in the air are tasks
 (`idcontrol.tasks`); the joints follow the home pose as far as these tasks leave them free. A `Stand` or a `Walk` sets
-the references tick by tick, and says which feet stand (`idcontrol.scenes.motions`).
+the references and the stance feet in each tick (`idcontrol.scenes.motions`).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class WholeBodyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         sway: Motion of the centre of mass while all feet stand.
         reach: Motion of a hand while all feet stand.
         walk: Steps; with a count of 0 all feet stay in place.
-        begin_s: Time before the first step, in which the load shifts.
+        begin_s: Time before the first step, in which the load is transferred to the stance feet.
         lower_m: Lowering of the centre of mass during `begin_s`, so that legs reach far enough.
         com_kp_1_s2: Stiffness of the task on the centre of mass.
         foot_kp_1_s2: Stiffness of the task on a foot in the air.

@@ -1,4 +1,4 @@
-"""From sensor values to an estimated state: plants know their state, hardware does not.
+"""Estimate the state from sensor values: plants know their state, hardware does not.
 
 `contacts` determines the standing feet, `disturbance` adds delay, bias and noise of real sensors, `estimator` estimates
 the base from legs and IMU, and `legs` estimates the forces of feet without sensors. Delay, bias, noise and estimators

@@ -11,7 +11,7 @@ from idcontrol.types import Array, Command, Integers, Plant, Reference, State
 
 
 class Ahead:
-    """Prediction by a model of the plant, stepped with the commands that have been sent but have not arrived.
+    """Prediction by a model of the plant, stepped with the commands that have not yet arrived.
 
     Planner and controller compute for the time at which their command arrives. Until then the plant follows earlier
     commands, which are known.

@@ -12,7 +12,7 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.types import Array, Booleans, Reference, State
 
 ON_N, OFF_N = 5.0, 2.0
-"""Normal forces above which touch begins, and below which it ends [N]; the hysteresis rejects noise of 1 N."""
+"""Normal forces above which contact begins, and below which it ends [N]; the hysteresis rejects noise of 1 N."""
 MARGIN_M = 1e-3
 """Gap below which a foot is on the ground [m], like `HOVER_M` of `idcontrol.controllers.step`."""
 
@@ -51,9 +51,9 @@ class Geometry:
 class Touch:
     """Stance by force, with hysteresis.
 
-    This rule is meant for the vote in `Fused`; a trot with this rule alone is poor. A foot that does not count as
-    standing gets no load, so in each step its sensor reads zero for another 20 ms, until other feet lift and the robot
-    sinks onto it.
+    Use this rule only as one vote in `Fused`; with this rule alone, a trot is poor. A foot that does not count as
+    standing gets no load. In each step, its sensor therefore reads zero for another 20 ms, until other feet lift and
+    the robot sinks onto this foot.
     """
 
     def __init__(self, n_feet: int, on_n: float = ON_N, off_n: float = OFF_N) -> None:
@@ -62,7 +62,7 @@ class Touch:
         Args:
             n_feet: Number of feet.
             on_n: Normal force above which a foot begins to touch [N].
-            off_n: Normal force below which it no longer touches [N].
+            off_n: Normal force below which a foot no longer touches [N].
         """
         self._on, self._off = on_n, off_n
         self._touching: Booleans = np.zeros(n_feet, dtype=np.bool_)
@@ -99,9 +99,9 @@ class Fused:
 def sensed_stance(source: StanceSource) -> Callable[[State, Reference], Reference]:
     """Return a function that replaces the planned stance of a reference by the stance of `source`.
 
-    A foot that is planned to rise never stands: otherwise a controller would keep a late foot on the ground for its
-    whole swing (a trot by geometry alone falls after two seconds). A descending foot
-    stands as soon as it meets the ground.
+    A foot that is planned to rise never counts as standing. Otherwise a controller would keep a late foot on the ground
+    for its whole swing, and a trot by geometry alone would fall after two seconds. A descending foot stands as soon as
+    it meets the ground.
     """
     last: Array | None = None
 

@@ -16,7 +16,7 @@ NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class NoiseLevel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Standard deviations of white noise, drawn again at each tick.
+    """Standard deviations of white noise; new values are drawn in each tick.
 
     Attributes:
         position_m: Position of the base [m].

@@ -10,11 +10,11 @@ p_i, all in the world, and the biases of accelerometer b_f and gyroscope b_w. Wi
     measured, standing feet    s_i = Cᵀ (p_i - r)    by the joints
 
 The error state has the errors of r and v, a small rotation φ in the world's axes (``C = exp(φ) Ĉ``), and the errors of
-b_f, b_w and p_i, in this order. At touchdown a foot's position is computed from joints and estimate, so the ground may
-have any height. At this time the known height of the ground is used as one measurement, with a variance for uneven
-ground, unless it is far from the estimated height. A foot that moves while most standing feet rest lands anew, without
-the ground's height: it slips, or its sensor is wrong. Measurements are independent and processed one by one, without a
-matrix inverse. Position and heading cannot be observed, so they drift.
+b_f, b_w and p_i, in this order. At touchdown a foot's position is computed from the joints and the estimate, so the
+ground may have any height. The known height of the ground is then used as one measurement, with a variance for uneven
+ground, unless it is far from the estimated height. If a foot moves while most standing feet rest, it slips, or its
+sensor is wrong: its position is computed again as at touchdown, but without the height of the ground. Measurements are
+independent and processed one by one, without a matrix inverse. Position and heading cannot be observed, so they drift.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ KINEMATICS_STD = 1e-3
 GROUND_STD = 0.02
 """Standard deviation of the height of the ground [m]."""
 FAR = 3.0
-"""Number of standard deviations beyond which the ground's height, or a foot among others, is not used."""
+"""Number of standard deviations beyond which the height of the ground, or a foot that contradicts other feet, is not
+used."""
 START_STD = (1e-3, 1e-2, 5e-3, 0.3, 0.02)
 """Initial standard deviations: position, velocity, rotation, biases of accelerometer and gyroscope [m, m/s, rad, m/s²,
 rad/s]."""
@@ -163,7 +164,7 @@ class BaseEstimator:
 
 @njit(cache=True, error_model="numpy")
 def filter_step(bound: Bound, h: float, q: Array, v: Array) -> None:  # pragma: no cover - compiled
-    """Predict over `h` [s], correct, and write the base into `q` (nq,) and `v` (nv,), in Pinocchio's layout."""
+    """Predict over `h` [s], correct, and write the base's state into `q` (nq,) and `v` (nv,), in Pinocchio's layout."""
     x, z = bound.borrowed
     if h > 0.0:
         predict(x, z, h)
@@ -339,7 +340,7 @@ def _take(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _turn(C: Array, phi: Array) -> None:  # pragma: no cover - compiled
-    """Update ``C ← exp(φ) C`` by Rodrigues' formula, then take a step towards the nearest rotation matrix."""
+    """Update ``C ← exp(φ) C`` by Rodrigues' formula, then move C towards the nearest rotation matrix."""
     x, y, z = phi[0], phi[1], phi[2]
     square = x * x + y * y + z * z
     angle = np.sqrt(square)
@@ -363,7 +364,7 @@ def _turn(C: Array, phi: Array) -> None:  # pragma: no cover - compiled
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _write_quaternion(C: Array, out: Array) -> None:  # pragma: no cover - compiled
-    """Write the unit quaternion (x, y, z, w) of `C`, from its largest component (Shepperd 1978)."""
+    """Write the unit quaternion (x, y, z, w) of `C`, beginning with its largest component (Shepperd 1978)."""
     trace = C[0, 0] + C[1, 1] + C[2, 2]
     best = 3
     most = trace

@@ -1,13 +1,15 @@
-"""Feet sensed by joints and IMU, in the base's axes: positions, angular velocities, forces.
+"""Positions, angular velocities and forces of the feet, from joints and IMU, in the base's axes.
 
-The force on a foot follows from the part of its leg's torques that does not move the robot. This part is the residual
-of De Luca et al. 2006 ("Collision detection and safe reaction with the DLR-III lightweight manipulator arm", IROS)::
+The force on a foot follows from the part of its leg's torques that the motion of the robot does not explain. This part
+is the residual of De Luca et al. 2006 ("Collision detection and safe reaction with the DLR-III lightweight manipulator
+arm", IROS)::
 
     r⁺ = r + (M v̇ + c - Pᵀτ - r) h / (h + T)
 
-The paper's integral of the generalised momentum has the same value to first order in h. The acceleration of the base is
-the accelerometer's reading: by the principle of equivalence it includes gravity, so M, v̇ and c need no attitude. The
-force f on a foot is the least-squares fit for its joints, with their Jacobian J: ``(J Jᵀ + ε) f = J r``.
+The paper's integral of the generalised momentum has the same value to first order in h. The accelerometer's reading is
+used as the acceleration of the base: by the principle of equivalence it includes gravity, so M, v̇ and c do not depend
+on the attitude. The force f on a foot is a least-squares fit over the joints of its leg, with their Jacobian J: ``(J Jᵀ
++ ε) f = J r``.
 """
 
 from __future__ import annotations
@@ -29,16 +31,17 @@ from idcontrol.types import Array, Booleans, ContactForces, Integers, Sensed
 
 GRAVITY = np.array([0.0, 0.0, -9.81])
 SMOOTHING_S = 3e-3
-"""Time constant T of the residual [s]: it reduces noise of joint velocities to a fifth, and is short compared to a step
-of the robot."""
+"""Time constant T of the residual [s]. It reduces noise of joint velocities to a fifth, and is short compared with a
+step of the robot."""
 STRETCHED_M2 = 1e-4
-"""ε, the square of a lever arm [m²]; a stretched leg senses no force along shorter lever arms."""
+"""ε, the square of a lever arm [m²]; a stretched leg does not sense forces with shorter lever arms."""
 BARELY = 0.04
-"""Share of the weight below which forces count as zero: the inertia of a swinging leg is not known more accurately."""
+"""Share of the weight below which forces count as zero: the inertial forces of a swinging leg are uncertain by this
+much."""
 
 
 class _Machine(NamedTuple):
-    """Multibody terms of a robot with its base at the origin, unrotated, and its feet.
+    """Multibody terms and feet of a robot, with its base at the origin and unrotated.
 
     Attributes:
         terms: `System.terms`.
@@ -155,7 +158,7 @@ class LegForces:
 
 @njit(cache=True, error_model="numpy")
 def _look(bound: Bound, share: float) -> None:  # pragma: no cover - compiled
-    """Write `Feet`; the residual moves by `share` towards its new value."""
+    """Write `Feet`; move the residual by `share` towards its new value."""
     machine, feet, acceleration, torque, up = bound.borrowed
     M, bias, J = machine.terms
     m = bias.shape[0]

@@ -46,7 +46,8 @@ class Facts(msgspec.Struct, frozen=True):
 def report(folder: str | Path) -> Path:
     """Write ``report.html`` into the folder of a run, whole or cut off, and return its path.
 
-    Runs whose `meta` has a ``layout`` (`metrics.Layout`) have plots; `Facts` are further optional fields of `meta`.
+    The page has plots if the run's `meta` has a ``layout`` (`metrics.Layout`). `Facts` are further optional fields of
+    `meta`.
 
     Raises:
         InputError: The folder has no readable run, or is not writable.
@@ -100,7 +101,7 @@ def write_page(path: Path, text: str) -> Path:
     """
     partial = path.with_name(path.name + ".part")
     try:
-        partial.unlink(missing_ok=True)  # the file may be a link to anywhere
+        partial.unlink(missing_ok=True)  # the old file may be a link to anywhere
         partial.write_text(text, encoding="utf-8")
         partial.replace(path)
     except OSError as error:
@@ -131,9 +132,9 @@ def table(values: Mapping[str, Any], goals: Mapping[str, Any]) -> dict[str, list
 
 
 def findings(values: Mapping[str, Any], keys: Iterable[str]) -> list[dict[str, Any]]:
-    """Return the results that `keys` name, and the paper's values (`idcontrol.experiments.findings`).
+    """Return the results with these `keys`, and the paper's values (`idcontrol.experiments.findings`).
 
-    `table` shows the quantities among them, so only quantities that the paper has too are repeated.
+    Quantities among them are already in `table`; they are repeated only if the paper also has a value.
 
     Returns:
         Rows with `label`, `value`, `unit`, `paper`, `verdict` and `note` as text, and `holds`: True if the check of the

@@ -63,7 +63,7 @@ def compare(
     axes |= all_controllers(start_of(chosen, preset), {*settings, *axes})
     for kind, factory in (("controller", registry.factory), ("plant", plants.factory)):
         for name in axes.get(kind, [settings[kind]] if kind in settings else []):
-            factory(name)  # refuse unknown names before anything runs
+            factory(name)  # detect unknown names before anything runs
     planned = plan(chosen, [{"preset": preset, **settings, **run} for run in product(axes)])
     folder = fresh_folder("runs", f"compare-{experiment}") if out is None else Path(out)
     words = ["idcontrol", "compare", experiment, "--preset", preset, "--out", str(folder)]
@@ -86,14 +86,14 @@ def compare(
 
 
 def all_controllers(start: Any, decided: set[str]) -> dict[str, Sequence[Any]]:
-    """Return an axis with all controllers; empty if the setting `controller` is in `decided` or does not exist."""
+    """Return the axis of all controllers; empty if the setting `controller` is in `decided` or does not exist."""
     if "controller" in decided or not hasattr(start, "controller"):
         return {}
     return {"controller": list(registry.available())}
 
 
 def on_this_machine(jobs: int | None) -> MakeRuns:
-    """Return a runner of at most `jobs` simultaneous runs; None means one per core that this process may use."""
+    """Return a function that makes up to `jobs` runs at a time; None means one per core that this process may use."""
 
     def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)

@@ -1,7 +1,7 @@
 """Makes the runs of a sweep, each in its own process, on this machine's cores or on a Dask cluster.
 
-A run is written into a hidden folder, which gets its name at the end. So a row is done exactly if its folder exists,
-even after a kill, and two attempts at a row cannot mix.
+A run is written into a hidden folder, which is renamed at the end. A row is therefore finished exactly if its folder
+exists, even after a kill, and two attempts at a row cannot mix.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def done(row: PlannedRun, runs: Path) -> bool:
 
 
 def damage(row: PlannedRun, runs: Path) -> str | None:
-    """Return why the record of a finished row is incomplete; None if it is complete."""
+    """Return the reason why the record of a finished row is incomplete; None if it is complete."""
     try:
         run = load(runs / row.name)
     except InputError as error:
@@ -60,7 +60,7 @@ def set_aside(row: PlannedRun, runs: Path, reason: str) -> None:
 
 
 def failed_folder(row: PlannedRun, runs: Path) -> Path:
-    """Return the folder of the remains of a failed run, with its ``reason.txt``."""
+    """Return the folder for the remains of a failed run and its ``reason.txt``."""
     return runs / f"{row.name}.failed"
 
 
@@ -125,7 +125,7 @@ def on_a_cluster(rows: Sequence[PlannedRun], runs: Path, address: str) -> Genera
 
 @dataclass(slots=True)
 class _Attempt:
-    """A row whose run has been started and has not been finished."""
+    """A row with a running process."""
 
     row: PlannedRun
     runs: Path
@@ -171,7 +171,7 @@ def _start(row: PlannedRun, runs: Path) -> _Attempt:
 
 
 def _finish(attempt: _Attempt) -> None:
-    """Rename the folder of a finished process to the name of its row, or to `failed_folder` if the run failed."""
+    """Rename the folder of a finished run to the name of its row or, if the run failed, to `failed_folder`."""
     folder, runs, row = attempt.folder, attempt.runs, attempt.row
     attempt.log.seek(0)
     lines = attempt.log.read().decode(errors="replace").strip().splitlines()
@@ -189,7 +189,7 @@ def _finish(attempt: _Attempt) -> None:
         with contextlib.suppress(ValueError):
             lines.append(f"the process was ended by {signal.Signals(-code).name}")
     reason = lines[-1].removeprefix("idcontrol: ") if lines else f"the process ended with status {code} and no record"
-    if code == UNUSABLE and not (folder / "traceback.txt").exists():  # a user's error leaves a traceback
+    if code == UNUSABLE and not (folder / "traceback.txt").exists():  # an error in a user's file leaves a traceback
         reason = REFUSED + reason
     shutil.rmtree(failed_folder(row, runs), ignore_errors=True)
     if folder.exists():
@@ -204,7 +204,7 @@ def _note_failure(row: PlannedRun, runs: Path, reason: str) -> None:
 
 
 def _in_a_worker(row: PlannedRun, runs: Path) -> None:
-    """Make one run on a Dask worker, in a child process, so that a crash of the run leaves the worker alive."""
+    """Make one run on a Dask worker, in a child process: the worker survives a crash of the run."""
     if done(row, runs):
         return
     attempt = _start(row, runs)

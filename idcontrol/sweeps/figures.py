@@ -26,7 +26,7 @@ DISTINCT = 20
 """Maximum number of conditions with a separate colour, marker and legend entry."""
 
 JOINED = 12
-"""Maximum number of values of a setting whose points are joined by a line; more values count as random draws."""
+"""Maximum number of values of a setting that are joined by a line; more values are treated as random draws."""
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#8c6d31", "#444444", "#9aa0a6")
 """Colours of the lines; the first colours are distinct even for colour-blind readers."""
@@ -184,7 +184,7 @@ def _torque_rate(scene: _Scene) -> Figure | None:
     few = len(scene.panels) <= DISTINCT
     for number, (condition, members) in enumerate(scene.panels.items()):
         color = COLORS[number % len(COLORS) if few else 0]
-        # in each round of colours markers shift by one, so that no two conditions look alike
+        # markers shift by one in each round of colours, so that no two conditions look alike
         marker = _MARKERS[(number + number // len(COLORS)) % len(_MARKERS)] if few else "o"
         for o in members:
             if o.metric(key) is None:
@@ -196,7 +196,7 @@ def _torque_rate(scene: _Scene) -> Figure | None:
         if few:
             axes[0, 0].plot([], [], marker, color=color, label=condition)
     axes[0, 0].set_yticks(range(len(scene.lines)), scene.lines)
-    axes[0, 0].set_ylim(len(scene.lines) - 0.5, -0.5)  # first line on top, none at the edge
+    axes[0, 0].set_ylim(len(scene.lines) - 0.5, -0.5)  # the first line is on top, and no line is at the edge
     axes[0, 0].set_xscale("log")
     axes[0, 0].set_xlabel("|Δτ/Δt| [N m/s]")
     legend_above(figure, axes[0, 0])
@@ -224,7 +224,7 @@ def _paths(scene: _Scene) -> Figure | None:
 
 def _feet(scene: _Scene) -> Figure | None:
     def predicted(o: RunOutcome, digested: Digest) -> bool:
-        # the million newtons that a falling robot may predict would hide all other values
+        # a falling robot may predict a million newtons, which would hide all other values
         return o.done and bool(np.isfinite(digested.foot_err).any())
 
     def draw(axes: Any, o: RunOutcome, digested: Digest, color: str) -> None:
@@ -304,12 +304,12 @@ def _curves(scene: _Scene, key: str) -> Figure | None:
 
 
 def _log(axis: Any) -> None:
-    """Make an axis logarithmic over its data, with plain numbers at the ticks: 1, 2 and 5 of each decade if few."""
+    """Make an axis logarithmic, with plain numbers at its ticks; over few decades, at 1, 2 and 5 of each decade."""
     if not np.isfinite(axis.get_minpos()):  # all values are zero, like the error of a robot in its first steps
         return
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     low, high = axis.get_view_interval()
-    if high < 5.0 * low:  # with ticks only at 1, 2 and 5 there would be one or two
+    if high < 5.0 * low:  # with ticks only at 1, 2 and 5 there would be only one or two
         axis.set_major_locator(MaxNLocator(5))
     else:
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 100.0 * low else (1.0,)))

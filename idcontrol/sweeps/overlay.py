@@ -72,7 +72,7 @@ def overlay(named: Sequence[tuple[str, RunOutcome]]) -> Plots | None:
 
 
 def held(times: Array, values: Array, t: Array) -> Array:
-    """Sample a piecewise constant function, which holds each value until the next.
+    """Sample a piecewise constant function that holds each value until the next time.
 
     Args:
         times: Times of the values, in order, shape (rows,) [s].

@@ -18,13 +18,13 @@ from idcontrol.sweeps.record import NOT_RUN, Comparison, RunOutcome, coinciding,
 from idcontrol.sweeps.study import Study, Table
 
 DRAWN = 12
-"""Maximum number of runs for which the page shows curves and figures of each run, and each run gets its own page."""
+"""Maximum number of runs with curves and figures on the page and a separate page for each run."""
 
 MATTER = (
     "q_err_rad", "qd_err_rad_s", "dtau_mean_nm_s", "dtau_max_nm_s", "force_err_rel", "com_path_err_m", "slip_m_s",
     "step_us.p50",
 )  # fmt: skip
-"""Quantities in the table of all runs; other quantities are folded."""
+"""Quantities in the table of all runs; all other quantities are in a folded table."""
 
 
 def report(comparison: Comparison, study: Study | None) -> Path:
@@ -62,7 +62,7 @@ def report(comparison: Comparison, study: Study | None) -> Path:
 
 
 def all_rows(outcomes: Sequence[RunOutcome], of: Sequence[str] | None = None) -> Table:
-    """Tabulate every run: the varied settings, the metrics that differ between runs, and why a run failed.
+    """Tabulate all runs: the varied settings, the metrics that differ between runs, and the reasons of failures.
 
     Args:
         outcomes: The runs.
@@ -133,7 +133,7 @@ def _ended(outcomes: Sequence[RunOutcome]) -> list[RunOutcome]:
 
 
 def _which(outcome: RunOutcome, outcomes: Sequence[RunOutcome]) -> str:
-    """Return a run's controller and the settings in which it differs from most runs, or else its name."""
+    """Return a run's controller and the settings in which the run differs from most runs; without any, its name."""
     settings = {
         key: outcome.setting(key)
         for key in varied_keys([o.row for o in outcomes])
@@ -144,7 +144,7 @@ def _which(outcome: RunOutcome, outcomes: Sequence[RunOutcome]) -> str:
 
 
 def _links(comparison: Comparison) -> list[str | None]:
-    """Return the address of each run's page relative to the comparison's page; None without a page.
+    """Return the address of each run's page, relative to the comparison's page; None for a run without a page.
 
     Only comparisons of few runs have pages.
     """

@@ -17,7 +17,7 @@ from idcontrol.config.configuration import build, full_key, jsonable, keys
 from idcontrol.errors import UnknownName
 
 DIGITS = 6
-"""Number of digits at the end of a folder name, which distinguish configurations with the same words."""
+"""Number of digits at the end of a folder name; they distinguish configurations with the same words."""
 
 
 class Presets(Protocol):
@@ -73,7 +73,7 @@ def plan(
     Args:
         experiment: The experiment.
         runs: One mapping per run: new values by dotted key, or its last part.
-        spelling: The user's spelling of a key, if different.
+        spelling: The user's spelling of each key, if it differs.
 
     Raises:
         UnknownName: The preset or setting does not exist.

@@ -1,4 +1,4 @@
-"""Shows the progress of a long call: by a bar in a notebook or on a terminal, by occasional lines elsewhere.
+"""Show the progress of a long call: a bar in a notebook or on a terminal, occasional lines elsewhere.
 
 The remaining time is estimated from the completed share and the elapsed time, without compilation and preparation.
 """
@@ -24,7 +24,7 @@ LINE_EVERY_S = 30.0
 
 @contextlib.contextmanager
 def progress_bar(title: str, quiet: bool = False) -> Iterator[Callable[[float], None]]:
-    """Show a progress bar, removed at the end; yield the function to call with the completed share, 0 to 1."""
+    """Show a progress bar until the end; yield the function to call with the completed share, 0 to 1."""
     if quiet:
         yield lambda share: None
     elif _in_a_notebook():
@@ -55,9 +55,9 @@ def _lines(title: str) -> Callable[[float], None]:
 
 
 def _estimate() -> Callable[[float], str]:
-    """Return a function from the completed share to words about it and the remaining time.
+    """Return a function that describes the completed share, its argument, and the remaining time.
 
-    If the first update's share is below `SURE`, the pace is measured from that update on, so that it excludes the
+    If the share in the first update is below `SURE`, the pace is measured from this update on and thus excludes the
     preparation.
     """
     began = stopwatch.wall_s()

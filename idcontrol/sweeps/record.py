@@ -40,7 +40,7 @@ class RunOutcome:
     Attributes:
         row: The planned run.
         metrics: Metrics of a finished run, successful or not; None otherwise.
-        reason: Why the task failed; None if it succeeded.
+        reason: Reason why the task failed; None if it succeeded.
         folder: Folder of the run.
     """
 
@@ -61,7 +61,7 @@ class RunOutcome:
     def setting(self, key: str) -> Any:
         """Return a setting by its dotted key, or the preset's name by the key ``preset``; None if missing."""
         value = self.row.preset if key == "preset" else at(self.row.config, key)
-        return float(value) if value in ("inf", "-inf") else value  # JSON has no infinity, only these words
+        return float(value) if value in ("inf", "-inf") else value  # JSON has no infinity; records contain these words
 
 
 COINCIDE = ("tau_mean_nm", "dtau_mean_nm_s", "dtau_max_nm_s", "q_err_rad", "qd_err_rad_s")
@@ -69,7 +69,7 @@ COINCIDE = ("tau_mean_nm", "dtau_mean_nm_s", "dtau_max_nm_s", "q_err_rad", "qd_e
 
 
 def coinciding(outcomes: Sequence[RunOutcome]) -> str:
-    """Say which controllers have the same results in runs that differ only in the controller, and why.
+    """Name the controllers with equal results in runs that differ only in the controller, and the reason.
 
     Returns:
         The sentence; empty if no two controllers coincide.
@@ -140,7 +140,7 @@ class Comparison:
         return f"<Comparison: {self.experiment}: {done} of {len(self.outcomes)} runs did their task; {self.folder}>"
 
     def _repr_html_(self) -> str:
-        from idcontrol.record.inline import comparison  # a late import: views are slow to load
+        from idcontrol.record.inline import comparison  # imported on demand, because views are slow to load
 
         keys = varied_keys([o.row for o in self.outcomes])
         return comparison(
@@ -241,7 +241,7 @@ def outcome(row: PlannedRun, runs: Path) -> RunOutcome:
 
 
 def why_not(metrics: Mapping[str, Any]) -> str | None:
-    """Return why a finished run failed, from its metrics; None if it succeeded."""
+    """Return the reason why a finished run failed, from its metrics; None if it succeeded."""
     if metrics.get("completed", True):
         return None
     if metrics.get("fell_at_s") is not None:

@@ -35,7 +35,7 @@ HEADLINE = (
     "rate_hz",
     "preset",
 )
-"""Settings (if the experiment has them) and metrics in a run's heading."""
+"""Settings, if the experiment has them, and metrics in a run's heading."""
 
 
 def run(experiment: str, *, preset: str = "default", out: str | Path | None = None, **settings: Any) -> Run:
@@ -157,7 +157,7 @@ def _helper(experiment: Experiment, config: Any) -> list[str]:
     """Return the command of a process that compiles plant and planner, while this process compiles the controller.
 
     The process makes one control period of the same run with the controller `PLAIN`. The command is empty if that run
-    would not be shorter, or if a user wrote the experiment or the plant, which may drive the only hardware.
+    would not be shorter, or if the experiment or the plant is a user's: it may drive the only hardware.
     """
     entry, plant = entry_points(EXPERIMENTS).get(experiment.name), getattr(config, "plant", "")
     ours = entry is not None and entry.module.startswith("idcontrol.")
@@ -174,7 +174,7 @@ def _helper(experiment: Experiment, config: Any) -> list[str]:
 def conduct(
     experiment: Experiment, config: msgspec.Struct, out: Path, progress: Callable[[float], None]
 ) -> dict[str, Any]:
-    """Run `experiment` into the empty folder `out`, removing the folder if the configuration is unusable.
+    """Run `experiment` into the empty folder `out`; remove the folder if the configuration is unusable.
 
     Args:
         experiment: The experiment.
@@ -186,13 +186,13 @@ def conduct(
         The metrics, the settings of `HEADLINE` and the folder.
     """
     try:
-        # NumPy need not warn: the code that gets non-finite numbers detects them and reports a status
+        # no warnings of NumPy: code that gets numbers that are not finite detects them and reports a status
         said = what(experiment.name, config)
         with np.errstate(all="ignore"), announced(said, _helper(experiment, config)):
             metrics = experiment.run(config, out, progress)
     except IdControlError:
         with contextlib.suppress(OSError):
-            out.rmdir()  # remove the folder, as it has no record
+            out.rmdir()  # remove the folder, because it has no record
         raise
     used = {name: getattr(config, name) for name in HEADLINE if hasattr(config, name)}
     began = read_json(out, "run.json").get("began")

@@ -51,8 +51,8 @@ class Study:
         tables: Computes the tables of the study from the outcomes.
         pictures: Draws the figures of the study.
         further: Returns the next runs from all outcomes so far; the sweep ends without further runs.
-        grouping: Returns the names of a run's line and panel in the general figures; None means lines by controller and
-            panels by all other varied settings.
+        grouping: Returns the names of a run's line and panel in the general figures. None means one line per
+            controller, and one panel per combination of the other varied settings.
     """
 
     experiment: str

@@ -14,7 +14,7 @@ MODULES: Final = {"mujoco": ("mujoco",)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A statement that physics or plain arithmetic decides, and how to measure it.
+    """A statement that physics or arithmetic decides, and its measurement.
 
     Attributes:
         statement: The claim in words.
@@ -53,7 +53,7 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        """True if the figure is within the limit, or could not be measured for lack of an extra."""
+        """True if the figure is within the limit, or if a missing extra prevented the measurement."""
         return bool(self.lacks) or self.figure <= self.claim.limit
 
     def as_json(self) -> dict[str, Any]:

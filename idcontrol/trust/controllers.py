@@ -1,4 +1,4 @@
-"""Measures the claims on controllers: weight, acceleration, torque limits."""
+"""Measure the claims on controllers: weight, acceleration, torque limits."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def missed_weight() -> float:
 def missed_acceleration() -> float:
     """Return the largest error of joint accelerations [m/s²] in Pinocchio's forward dynamics with the predicted forces.
 
-    The trunk moves above the feet. No-slip controllers start with the trunk at rest: they remove the part of the demand
-    that fixed feet cannot follow.
+    The trunk moves above the feet. No-slip controllers start with the trunk at rest, because they ignore the part of
+    the demand that fixed feet cannot follow.
     """
     wanted, speed = np.tile([-0.5, 0.3, -0.8], 4), np.array([0.2, -0.3, 0.1, 0.8, -0.5, 1.0])
     system, contacts = machines.walker()

@@ -1,4 +1,4 @@
-"""Check whether this computer can run idcontrol and how well, and name the command that fixes each problem."""
+"""Check how well this computer can run idcontrol, and name the command that fixes each problem."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Diagnosis:
 
 
 def examine(tell: Callable[[str], None] = lambda line: None, *, full: bool = True) -> Iterator[Diagnosis]:
-    """Run all checks; physics comes last, because it takes long if kernels must be compiled.
+    """Run all checks, physics last, because compiling its kernels may take long.
 
     Args:
         tell: Called with a line before each check that may take long.
@@ -62,7 +62,7 @@ def examine(tell: Callable[[str], None] = lambda line: None, *, full: bool = Tru
     yield from _blas()
     yield from _real_time()
     if broken:
-        return  # without these packages the physics checks can only fail
+        return  # without these packages, physics checks would fail
     if full:
         yield from _physics(tell)
     else:
@@ -152,14 +152,14 @@ def _real_time() -> Iterator[Diagnosis]:
     yield _diagnosis(topic, "priority", result, limit.format(f"rtprio {PRIORITY}") if refused else "")
     refused = granted.refused.get("memory_lock", "")
     yield _diagnosis(topic, "locked memory", refused or "granted", limit.format("memlock unlimited") if refused else "")
-    if LATENCY.exists():  # otherwise this is a container or another operating system: no command run here can help
+    if LATENCY.exists():  # absent in containers and other operating systems, where no command can help
         refused = granted.refused.get("cpu_awake", "")
         mend = f"sudo chmod o+w {LATENCY}   # until the next start" if refused else ""
         yield _diagnosis(topic, "wakeful CPUs", refused or "granted", mend)
 
 
 def _physics(tell: Callable[[str], None]) -> Iterator[Diagnosis]:
-    """Measure the quick claims of `idcontrol.trust`, and say whether kernels had to be compiled."""
+    """Measure the quick claims of `idcontrol.trust`, and report the compiled kernels."""
     began = time.perf_counter()
     tell("self-check of physics")
     from idcontrol import trust

@@ -13,7 +13,7 @@ from idcontrol.trust.claims import claim
 from idcontrol.types import Status
 
 JUDGED: Final = 200
-"""Number of random steps, and of hostile steps, whose answers are judged."""
+"""Number of judged steps: random steps, and hostile steps."""
 
 
 @claim(
@@ -25,7 +25,7 @@ JUDGED: Final = 200
 def unlawful() -> float:
     """Return the largest violation of a model's law by its solutions, scaled per contact.
 
-    The violation is infinite if a model leaves a random forward step unsolved: all of these have a solution.
+    The violation is infinite if a model leaves a random forward step unsolved, because every such step has a solution.
     """
     worst = []
     for number in range(JUDGED):

@@ -57,6 +57,6 @@ def missed_slide() -> float:
     start = state = plant.reset(machines.sled_state(SLOPE))
     for _ in range(steps):
         state = plant.step(NO_JOINTS, machines.H)
-    # velocities are stepped before positions, so the sum n (n + 1) h² / 2 replaces the t² / 2 of the textbook
+    # velocities are stepped before positions, so the sum n (n + 1) h² / 2 replaces the textbook's t² / 2
     expected = 0.5 * machines.G * (np.sin(SLOPE) - mu * np.cos(SLOPE)) * machines.H**2 * steps * (steps + 1)
     return float(abs(downhill @ (state.q[:3] - start.q[:3]) / expected - 1.0))

@@ -1,8 +1,9 @@
 """Two arms with hands that follow keyframes: palm poses, open or closed hands, and conditions.
 
-The controller is the arms' drives: torques of the inverse dynamics of the planned motion, with springs and dampers
-about it (impedance control, Hogan 1985). A hand opens and closes by moving the rest positions of its finger springs
-between two configurations; their torque is limited to `GRIP_NM`, so that a hand closes around any object.
+The drives of the arms are the controller: they apply the inverse dynamics of the planned motion, with springs and
+dampers about this motion (impedance control, Hogan 1985). To open or close a hand, the rest positions of its finger
+springs move between two configurations. The torque of these springs is limited to `GRIP_NM`, so a hand closes around
+any object.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ CLOSING_S = 0.8
 """Duration of opening or closing [s]."""
 
 SETTLING = 300
-"""Number of iterations of inverse kinematics that move an arm from its posture to its first pose."""
+"""Number of inverse-kinematics iterations from an arm's posture to its first pose."""
 
 
 @dataclass
@@ -82,7 +83,7 @@ class Arm:
         self.goal = self.pose
 
     def drive(self, share: float, close: bool, q: Array, h: float) -> Drive:
-        """Return the drive for a period of `h` [s] that ends at this `share` of the motion's time.
+        """Return the drive for a period of `h` [s] that ends at the fraction `share` of the motion's duration.
 
         Args:
             share: 0 at the motion's beginning, 1 at its end.

@@ -22,7 +22,8 @@ PALM = "palm"
 """The frame of the palm: x points out of the palm, z along the straight fingers."""
 
 _ARM = (
-    # origin of the joint in the previous frame: roll, pitch, yaw, x, y, z; mass, centre, moments of inertia; reach
+    # joint origin in the previous frame: roll, pitch, yaw, x, y, z; then mass, centre, moments of inertia, range of
+    # angle
     ((0.0, 0.0, 0.0, 0.0, 0.0, 0.1575), 4.0, (0.0, -0.03, 0.12), (0.1, 0.09, 0.02), 2.967),
     ((0.5, 0.0, 1.0, 0.0, 0.0, 0.2025), 4.0, (0.0003, 0.059, 0.042), (0.05, 0.018, 0.044), 2.094),
     ((0.5, 0.0, 1.0, 0.0, 0.2045, 0.0), 3.0, (0.0, 0.03, 0.13), (0.08, 0.075, 0.01), 2.967),
@@ -104,7 +105,7 @@ _AXES = {"y": (0.0, 1.0, 0.0), "z": (0.0, 0.0, 1.0)}
 def _thumb(model: pin.Model, joint: int, palm: pin.SE3, shapes: list[Shape], side: float) -> None:
     """Add the thumb's four joints; `side` is 1 for a right hand, -1 for a left one."""
     links = (
-        # position in the previous frame, box, its centre, mass, axis, minimum and maximum angle
+        # position in the previous frame, box, centre of the box, mass, axis, minimum and maximum angle
         ((-0.0182, side * 0.019333, -0.045987), (0.0358, 0.034, 0.0455), (-0.0179, side * 0.009, 0.0145), 0.0176),
         ((-0.027, side * 0.005, 0.0399), (_THICK, _WIDE, 0.0177), (0.0, 0.0, 0.00885), 0.0119),
         ((0.0, 0.0, 0.0177), (_THICK, _WIDE, 0.0514), (0.0, 0.0, 0.0257), 0.038),
@@ -180,7 +181,7 @@ def _box(mass: float, size: tuple[float, ...], centre: tuple[float, float, float
 
 
 def parts(system: System, shapes: list[Shape], tree: int, mu: float) -> list[Part]:
-    """Return the shapes of a hand as the plant's parts."""
+    """Return the shapes of a hand as parts for the plant."""
     return [
         Part(
             name=f"{tree}_{number}_{shape.frame}",

@@ -1,9 +1,9 @@
 """The jar, the arms, and the keyframes of the task: pour the marbles into the bowl.
 
-Keyframes are prescribed palm poses and open or closed hands; forces decide whether a hand holds something and whether
-something stands (Castro, Permenter & Han 2022, section X-E). A keyframe that brings two objects together prescribes the
-pose of the held object, and measures at its beginning how this object lies in the hand: hands close with an
-accuracy of a centimetre, but a lid fits only within a millimetre.
+Keyframes are prescribed palm poses and open or closed hands. Contact forces show that a hand holds an object, or that
+an object stands (Castro, Permenter & Han 2022, section X-E). A keyframe that brings two objects together prescribes the
+pose of the held object, and first measures its pose in the hand: hands close with an accuracy of a centimetre, but a
+lid fits only within a millimetre.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ POSTURES = np.array([-0.17, 1.3, 1.1, -1.5, 0.05, -1.58, 0.39]), np.array([0.22,
 """Postures with the elbows outside and above [rad]."""
 
 HELD_N, STANDS_N, SEATED_N = 30.0, 3.0, 3.0
-"""Force above which a hand holds an object, the jar stands, and the lid sits."""
+"""Contact force above which a hand holds an object, the jar stands, or the lid sits [N]."""
 
 _PALM_FACE_M = 0.0111
 """Distance from the palm's frame to the palm's face, along x [m]."""
 
 _JAR_X, _JAR_Z, _JAR_UP = _PALM_FACE_M + things.OUTER_M + 0.001, -0.010, 0.078
 _LID_X, _LID_Z, _LID_UP = _PALM_FACE_M + 0.5 * things.HANDLE_M[0] + 0.001, -0.0085, things.HEIGHT_M + 0.075
-"""Grasps of jar and handle: their axis in the palm's frame, and the height of the palm over the table."""
+"""Grasps of the jar and the lid's handle: axis of the object in the palm's frame, and height of the palm over the
+table."""
 
 TIPPED = np.radians(135.0)
 _R = np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
@@ -118,7 +119,7 @@ class Scene:
         return pin.SE3(system.frame_rotation[frame].copy(), system.frame_position[frame].copy())
 
     def step(self, share: float, close: Sequence[bool]) -> None:
-        """Take one step that ends at this share of the motion's time."""
+        """Take one step that ends at the fraction `share` of the motion's duration."""
         plant = self.plant
         plant.step(
             self.h,
@@ -130,7 +131,7 @@ class Scene:
 
 
 def play(scene: Scene, keyframe: Keyframe, observe: Callable[[], None]) -> bool:
-    """Play one keyframe, with `observe` called after each step; return True on success."""
+    """Play one keyframe; call `observe` after each step; return True on success."""
     for arm, goal in zip(scene.arms, (keyframe.right, keyframe.left), strict=True):
         arm.begin(None if goal is None else goal(scene))
     steps = max(1, round(keyframe.duration_s / scene.h))
@@ -174,7 +175,7 @@ def _carrying(arm: int, tree: int, goal: pin.SE3, scene: Scene) -> pin.SE3:
 
 
 def _jar_to(up: float) -> Goal:
-    """Bring the jar over its place, with its foot at the height `up` [m]."""
+    """Bring the jar over its place, its foot at the height `up` [m]."""
     goal = pin.SE3(np.eye(3), JAR_AT + np.array([0.0, 0.0, things.JAR_CENTRE_M + up]))
     return lambda scene: _carrying(RIGHT, JAR, goal, scene)
 

@@ -1,4 +1,4 @@
-"""Playback of a recorded run: from a time to a row, and from a row to a shot."""
+"""Playback of a recorded run: the row at each time, and the shot of each row."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from idcontrol.types import Array
 PATH_POINTS = 1500
 """Largest number of points in the drawn path of the base."""
 STRAYS = 0.3
-"""A machine that moves farther than this, as a share of its size, leaves the middle of the picture."""
+"""If a machine moves farther than this, as a share of its size, it leaves the middle of the picture."""
 
 
 class _Way(msgspec.Struct, frozen=True):
@@ -101,7 +101,7 @@ class Film:
         return q[self._rows[chosen], :3]
 
     def _references(self, way: _Way) -> Array | None:
-        """Return the measured configurations, with joints (and base, if recorded) replaced by the reference."""
+        """Return the measured configurations with joints, and the base if recorded, replaced by the reference."""
         q, q_des, base = (self.run.arrays.get(name) for name in ("q", "q_des", "base_ref"))
         if q is None or q_des is None or q_des.shape[1:] != (len(way.joint_q),) or max(way.joint_q) >= q.shape[1]:
             return None

@@ -24,7 +24,7 @@ ROD_SHARE = 0.04
 OUTLINE_SHARE = 0.03
 """Radius of the outline of a sole as a share of the distance from its middle to its corners."""
 SMALLEST_M = 0.1
-"""Least reach assumed for a machine [m]; it applies to a machine with a single joint."""
+"""Smallest assumed reach of a machine [m], e.g. of a machine with a single joint."""
 
 
 class DrawableFoot(Protocol):
@@ -77,7 +77,10 @@ class DrawableLink:
 
 
 def drawable_links(robot: DrawableRobot, model: Any) -> tuple[DrawableLink, ...]:
-    """Return the meshes of `robot` by joint of the Pinocchio model `model`; joints without meshes are left out."""
+    """Return the meshes of `robot` for each joint of the Pinocchio model `model`.
+
+    Joints without meshes are left out.
+    """
     meshes = _visuals(robot, model) or _rods(robot, model)
     for sole in robot.description.soles:
         frame = model.frames[model.getFrameId(sole.frame)]

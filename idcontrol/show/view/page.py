@@ -36,10 +36,10 @@ Rgb = tuple[int, int, int]
 
 HOST = "127.0.0.1"
 LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.IGNORECASE)
-"""Accepted names of this computer in the header ``Host``; the port may differ, for tunnels."""
+"""Accepted names of this computer in the header ``Host``; the port may differ, because of tunnels."""
 FRAMES_PER_S = 30.0
 SETTLE_S = 0.3
-"""Time to wait after stopping the server [s]: its thread prints a last message within it."""
+"""Time to wait after stopping the server [s], in which its thread prints a last message."""
 SPEEDS = ("0.02", "0.1", "0.25", "0.5", "1", "2", "5")
 
 PREDICTED: Rgb = (37, 99, 235)
@@ -67,18 +67,18 @@ FILM_S, FILM_FRAMES_PER_S, FILM_SIZE = 4.0, 20, (480, 720)
 BELOW = 0.5
 """Vertical position of the stage on a page higher than wide: above the middle, as a share of half the height."""
 PANELS_PX, LEAST_FREE = 630, 0.3
-"""Width of the panels at both sides of a page [px], and least width between them, as a share of the page's height."""
+"""Width of the panels at both sides of a page [px], and minimum width between them, as a share of the page's height."""
 LINK = (
     '<a href="{}" style="position:fixed;right:14px;bottom:54px;z-index:9;padding:2px 8px;border-radius:5px;'
     'background:#fffc;font:15px system-ui;color:#2563eb">curves and figures of this run</a>'
 )
-"""The link on a published page: above its time bar, since viser shows notices at the top."""
+"""The link on a published page, above its time bar: viser shows notices at the top."""
 EYE = np.array([1.6, -1.6, 1.0])
 """Position of the first camera relative to the point that it looks at, as shares of the stage's size."""
 
 
 class _Arrow(NamedTuple):
-    """An arrow along z of its frame, its tail at the origin: two copies of each rod (`shapes.shaft`), and a head."""
+    """An arrow along z of its frame, tail at the origin: two copies of each rod (`shapes.shaft`), and a head."""
 
     frame: viser.FrameHandle
     rods: list[tuple[viser.MeshHandle, viser.MeshHandle]]
@@ -94,7 +94,7 @@ class Page:
     """
 
     def __init__(self, server: viser.ViserServer, stage: Stage, title: str, *, follow: bool) -> None:
-        """Set up `stage` under `title`; `follow` is the initial value of the switch that lets the camera follow."""
+        """Set up `stage` under `title`; `follow` is the initial state of the switch for the following camera."""
         self.server, self._stage = server, stage
         self._frames: list[viser.FrameHandle] = []
         self._cones: list[viser.FrameHandle] = []
@@ -109,7 +109,7 @@ class Page:
         server.gui.add_markdown(f"**{title}**")
         self._caption = server.gui.add_html("")
         self.controls = server.gui.add_folder("Replay", visible=False)
-        panel = server.gui.add_panel()  # folded on a narrow page
+        panel = server.gui.add_panel()  # the panel is folded on a narrow page
         panel.dock_below(server.gui.main_panel)
         self._shown = panel.add_tab("Shown")
         with self._shown:
@@ -126,7 +126,7 @@ class Page:
         if before is None:
             self._look_at(centre)
         elif self._follow.value:
-            # move the world instead of the camera, as the user may be turning the camera
+            # move the world instead of the camera: the user may be turning the camera
             self._stage_frame.position = self._stage_frame.position - (centre - before) * [1.0, 1.0, 0.0]
         with self.server.atomic():
             for frame, pose in zip(self._frames, shot.poses, strict=True):
@@ -144,8 +144,8 @@ class Page:
     def _point(self, drawn: _Arrow, tail: Array, head: Array) -> None:
         """Move an arrow between two points, shape (3,) each; it is hidden if they coincide.
 
-        Only poses and visibility change: browsers apply these together with the robot's poses. Changes of meshes or
-        scales would arrive late in a playing film, and arrows would leave their feet.
+        Only poses and visibility change, which browsers apply together with the robot's poses. In a playing film,
+        changes of meshes or scales would arrive late, and arrows would leave their feet.
         """
         along = head - tail
         length = float(np.linalg.norm(along))
@@ -320,7 +320,7 @@ class Player:
         begin, end = float(film.times[0]), float(film.times[-1])
         step = max(float(np.median(np.diff(film.times))), 1e-6) if len(film.times) > 1 else 1e-3
         self._time, self._shown, self.playing = begin, 0, True
-        self._busy = threading.RLock()  # buttons call from other threads
+        self._busy = threading.RLock()  # buttons call these functions from other threads
         page.controls.visible = True
         gui = page.server.gui
         with page.controls:
@@ -360,7 +360,7 @@ class Player:
             self._show()
 
     def advance(self, elapsed: float) -> None:
-        """Advance by `elapsed` seconds of the wall clock; at its end the film repeats or stops."""
+        """Advance by `elapsed` seconds of the wall clock; at the end of the film, repeat or stop."""
         with self._busy:
             if abs(self.slider.value - self._film.times[self._shown]) > 1e-8:
                 self._time = self.slider.value  # the user has moved the slider
@@ -419,8 +419,8 @@ class Player:
     def _window(self, curves: Sequence[tuple[str, Array]]) -> tuple[Array, ...]:
         """Return the curves around the shown row: relative times, values of each curve, a vertical line at zero.
 
-        Axes have fixed limits: with limits that follow the data, a browser draws nothing at the start of a film, when
-        only one row exists.
+        Axes have fixed limits. With limits that follow the data, a browser would draw nothing at the start of a film,
+        when there is only one row.
         """
         now = self._film.times[self._shown]
         rows = slice(self._film.row(now - WINDOW_S), self._film.row(now + WINDOW_S) + 1)
@@ -516,7 +516,7 @@ def is_local(hosts: Sequence[str], origins: Sequence[str]) -> bool:
 
 @contextlib.contextmanager
 def _strangers_refused() -> Iterator[None]:
-    """Let servers that viser starts in this context refuse remote requests, as viser has no setting for this."""
+    """Let servers that viser starts in this context refuse remote requests; viser has no setting for this."""
     plain = websockets.asyncio.server.serve
 
     def guarded(*arguments: Any, process_request: Callable[[Any, Any], Any], **options: Any) -> Any:

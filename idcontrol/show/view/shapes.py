@@ -75,7 +75,7 @@ def arrow(shaft_radius: float, head_radius: float, head_length: float, colour: C
 
 
 def shaft(length: float) -> tuple[int, float] | None:
-    """Return the rod whose two copies make a shaft, and the start of the second copy; None if the shaft is too short.
+    """Return the rod that makes a shaft by two copies, and the start of the second copy; None for too short a shaft.
 
     The first copy begins at the tail. A shaft longer than two of the longest rods has a gap.
     """
@@ -117,7 +117,7 @@ def of_coal(geometry: Any, colour: Colour) -> Mesh | None:
 
 
 def coarsened(mesh: Mesh) -> Mesh:
-    """Merge the vertices of `mesh` in each cell of a grid, as some URDF files have unreduced CAD meshes."""
+    """Merge the vertices of `mesh` in each cell of a grid: some URDF files have unreduced CAD meshes."""
     cell = float(np.ptp(mesh.vertices, axis=0).max()) / CELLS
     _, at, count = np.unique(np.floor(mesh.vertices / cell), axis=0, return_inverse=True, return_counts=True)
     vertices = np.zeros((len(count), 3))

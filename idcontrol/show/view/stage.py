@@ -1,4 +1,4 @@
-"""Converts a row of a record to poses of moving objects, arrows for forces, and contact frames.
+"""Convert a row of a record to poses of moving objects, arrows for forces, and contact frames.
 
 Nothing here depends on a browser.
 """
@@ -71,7 +71,7 @@ class Stage:
         ground: The ground; None without ground.
         size: Reference length for camera, arrows and cones [m].
         floating: True if the first three coordinates of ``q`` are the position of a floating base.
-        metres_per_newton: Scale of the arrows: an arrow of the whole weight has the length `size`.
+        metres_per_newton: Scale of the arrows: the arrow of the robot's weight has the length `size`.
     """
 
     def __init__(self, scenery: Scenery, find_robot: Callable[[str], DrawableRobot], q: Array | None = None) -> None:
@@ -186,7 +186,7 @@ class Stage:
 
     def _arrows(self, at: Array, force: Array, aside: float) -> Array:
         """Return arrows that begin at points (k, 3), shifted sideways so that two equal forces are both visible."""
-        # sideways from the view of the first camera
+        # sideways as seen by the first camera
         tail = at + aside * np.array([1.0, 1.0, 0.0]) / np.sqrt(2.0)
         return np.stack([tail, tail + self.metres_per_newton * force], axis=1)
 
