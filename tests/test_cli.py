@@ -321,6 +321,11 @@ def test_a_stopped_run_keeps_its_record(command, controller, code):
     assert run.metrics is None
 
 
+def test_sigterm_before_a_run_opens_its_folder_is_one_line(command, monkeypatch):
+    monkeypatch.setattr("idcontrol.cli.run.load_experiment", lambda name: signal.raise_signal(signal.SIGTERM))
+    assert command("run", "fall") == (143, "", "idcontrol: stopped by SIGTERM\n")
+
+
 def test_listed_controllers_and_plants_can_be_built(command):
     got = json.loads(command("list", "--json")[1])
     for registry in (controllers, plants):

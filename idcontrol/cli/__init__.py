@@ -36,7 +36,7 @@ from idcontrol.cli.console import DONE, INTERRUPTED, UNUSABLE, say
 from idcontrol.cli.faults import RunFault, Stopped, report_fault
 from idcontrol.config.places import described
 from idcontrol.errors import IdControlError
-from idcontrol.record.interrupts import ctrl_c_is_heard
+from idcontrol.record.interrupts import Terminated, ctrl_c_is_heard, sigterm_is_heard
 
 __all__ = ["cli", "main"]
 
@@ -48,11 +48,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: Words of the command line; None for the arguments of the process.
     """
     try:
-        with ctrl_c_is_heard():
+        with ctrl_c_is_heard(), sigterm_is_heard():
             status = cli.main(args=arguments, prog_name="idcontrol", standalone_mode=False)
         return status if isinstance(status, int) else DONE
     except click.Abort:
         return say("stopped by Ctrl-C", INTERRUPTED)
+    except Terminated as stop:
+        return say("stopped by SIGTERM", stop.status)
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "idcontrol"
         return say(f"{error.format_message()} (see {command} --help)", UNUSABLE)

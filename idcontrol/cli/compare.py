@@ -17,6 +17,7 @@ from idcontrol.config.configuration import number as parsed_number
 from idcontrol.config.configuration import parse_setting
 from idcontrol.config.entries import load_experiment
 from idcontrol.errors import InputError
+from idcontrol.record.interrupts import Terminated
 from idcontrol.sweeps.progress import progress_bar
 from idcontrol.sweeps.study import load_study
 
@@ -126,8 +127,9 @@ def command(
                 )
             if named is not None and (further := named.further(outcomes)):
                 planned += _plan_runs(experiment, named, request, further)
-    except KeyboardInterrupt:
-        return say(f"stopped; to continue: {shlex.join(again)}", INTERRUPTED)
+    except (KeyboardInterrupt, Terminated) as stop:
+        status = stop.status if isinstance(stop, Terminated) else INTERRUPTED
+        return say(f"stopped; to continue: {shlex.join(again)}", status)
     tables = () if named is None else named.tables(outcomes)
     _write_tables(out, tables)
     if as_json:

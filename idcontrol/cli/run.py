@@ -81,8 +81,8 @@ def make_run(
     except IdControlError:
         raise
     except (KeyboardInterrupt, Terminated) as stop:
-        code = stop.code if isinstance(stop, Terminated) and isinstance(stop.code, int) else INTERRUPTED
-        raise Stopped(f"stopped; what was recorded until then is in {folder}", code) from None
+        status = stop.status if isinstance(stop, Terminated) else INTERRUPTED
+        raise Stopped(f"stopped; what was recorded until then is in {folder}", status) from None
     except BaseException as error:  # including sys.exit in a user's controller; the traceback goes next to the record
         raise RunFault(folder) from error
 

@@ -20,10 +20,16 @@ AGAIN_S = 0.02
 
 
 class Terminated(SystemExit):
-    """SIGTERM ended the program; `code` is the exit status that shells expect."""
+    """SIGTERM ended the program.
+
+    Attributes:
+        status: Exit status that shells expect, also in `code`.
+    """
+
+    status = 128 + signal.SIGTERM
 
     def __init__(self) -> None:
-        super().__init__(128 + signal.SIGTERM)
+        super().__init__(self.status)
 
 
 def postponed(number: int, frame: FrameType | None) -> bool:

@@ -175,14 +175,15 @@ def _processes_naming(text: str) -> int:
 
 
 @pytest.mark.slow
-def test_ctrl_c_says_how_to_continue_and_stops_the_runs(compare, drift):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_says_how_to_continue_and_stops_the_runs(compare, drift, number):
     counts = drift / "counts"
     counts.mkdir()
     sweep = background("--set", f"count_in={counts}", "--set", "trouble=wait", "--out", "c")
     wait_for(lambda: list(counts.iterdir()))
-    sweep.send_signal(signal.SIGINT)
+    sweep.send_signal(number)
     out, err = sweep.communicate(timeout=GUARD_S)
-    assert sweep.returncode == 130
+    assert sweep.returncode == 128 + number
     assert out == b""
     assert err.decode().startswith("idcontrol: stopped; to continue: idcontrol compare drift --controllers pid ")
     assert _processes_naming(str(counts)) == 0
