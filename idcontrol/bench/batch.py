@@ -16,13 +16,14 @@ from idcontrol.types import Status
 
 ROBOTS = 1000
 BAR = Bar(of="us", bar=1e6 * ROBOTS / 80_000, goal=1e6 * ROBOTS / 200_000)
-"""80 000 control steps per second on two processors; the goal is 200 000. The bar is in microseconds, not in multiples
-of the floor: a call of a thousand rows leaves cold caches, and the floor then takes longer than in other sections."""
+"""Bar: 80 000 control steps per second on two processors; the goal is 200 000. The unit is microseconds, not multiples
+of the floor. A call for a thousand robots leaves cold caches, in which the floor takes longer than in other
+sections."""
 NAMES = ("id-coulomb-qp", "id-noslip-lcp")
 
 
 def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
-    """Time each controller for a thousand robots at different instants of the walk.
+    """Time each controller on a thousand robots at different instants of the walk.
 
     Every timed call advances all robots by one period.
     """

@@ -21,8 +21,7 @@ BARS = {
     "id-coulomb-cone": Bar(of="floor", bar=6.0, goal=4.0),
 }
 """Bounds on the controllers' medians at four contacts. TSID, called from Python for the same job, takes 5.7 times the
-floor
-(measured in a separate environment, see `NOTE`)."""
+floor. It was measured in a separate environment (see `NOTE`)."""
 
 NOTE = "TSID (tsid 1.7.0, numpy < 2, cmeel-boost 1.82.0, in an environment of its own) took 5.7 floors"
 
@@ -33,8 +32,8 @@ SENSING = ("id-sensed-1", "id-sensed-2")
 def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
     """Return rows of the controllers that need no sensed forces, over the instants at which all feet are loaded.
 
-    If a controller solves its step by the shortcut for sticking, it gets a second row without this shortcut, in which
-    it solves its own contact problem.
+    A controller with the shortcut for sticking contacts has a second row without the shortcut, in which it solves its
+    contact problem.
     """
     counted = np.array([moment.pressing == len(walk.feet) for moment in walk.moments])
     for name in controllers.available():

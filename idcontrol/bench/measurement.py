@@ -25,8 +25,8 @@ class Bar:
     Attributes:
         of: The reference time: the floor's median, the peer's median, or one microsecond.
         bar: The multiple that must not be exceeded.
-        goal: The multiple that we aim at.
-        at: The percentile that is bounded if the reference time is a microsecond; otherwise the median is bounded.
+        goal: The multiple that is the goal.
+        at: The bounded percentile if the reference time is a microsecond; otherwise the median is bounded.
     """
 
     of: Literal["floor", "peer", "us"]
@@ -191,7 +191,7 @@ def measure(benchmark: Benchmark, effort: Effort, peer: Peer | None = None) -> T
 
 
 def _distance(benchmark: Benchmark, peer: Peer, ours: list[Any], theirs: list[Any]) -> float:
-    """Return a percentile of the distances between the answers if both solve the problem; infinite if they never do."""
+    """Return a percentile of the distances between answers that both solve the problem; inf if there are none."""
     distances = [
         peer.difference(a, b)
         for a, b in zip(ours, theirs, strict=False)

@@ -1,7 +1,7 @@
 """Times of contact models on one inverse-dynamics problem, against the number of contacts.
 
-The timed part is the call, in Python, by which a controller runs its scheme: from the assembled problem to impulses.
-Where a kernel has a bound, only the kernel is timed; it gets whitened contact rows.
+The timed part is the Python call that runs a controller's scheme, from the assembled problem to impulses. In rows with
+a bound on a kernel, only the kernel is timed; it gets whitened contact rows.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ SCHEMES: Mapping[str, Scheme] = {
     "id-coulomb-cone": COULOMB_CONE,
     "id-sap": SAP,
 }
-"""Schemes by name; a scheme that is a whole controller has the controller's name."""
+"""Schemes by name. A scheme that defines a controller has the controller's name."""
 
 SLOWEST_US = 2e5
-"""A scheme whose median exceeds this is not run with more contacts [us]."""
+"""Median above which a scheme is not run with more contacts [us]."""
 
 KERNEL_BARS = {
     40: Bar(of="floor", bar=1.5, goal=0.75),
@@ -76,7 +76,7 @@ SCHEME_BARS: Mapping[tuple[str, int], Bar] = {
 """Bounds on cold steps by scheme and number of contacts."""
 
 SLIPPERY, SLIPPERY_MU = (10, 40, 100, 400), 0.1
-"""Numbers of contacts and friction coefficient of the rows whose forces reach the friction cones."""
+"""Numbers of contacts, and friction coefficient, of the rows in which forces reach the friction cones."""
 
 PROOF_BAR = Bar(of="floor", bar=40.0, goal=10.0)
 PROOF_NODES = 100_000

@@ -32,13 +32,13 @@ HEAP_BUDGET_S = 60.0
 
 QUADRUPED_BARS = {"Drake SAP": Bar(of="peer", bar=0.3, goal=0.1), "MuJoCo": Bar(of="peer", bar=2.5, goal=1.2)}
 TICK_BAR = Bar(of="us", bar=1000.0 / 3.0, goal=1000.0 / 8.0)
-"""Bar on controller and plant together, for a period of 1 ms: at least three times real time; the goal is eight
+"""Bar on controller and plant together, for a period of 1 ms: at least three times real time. The goal is eight
 times."""
 
 SAME_JOINTS, SAME_BODIES = 0.2, 0.05
-"""Tolerances of the median difference in velocity after a step [rad/s, m/s]: our contacts are rigid, the contacts of
-other simulators slightly soft. For scale: without ground, the joint velocities of solo12 would differ by 3 rad/s after
-1 ms."""
+"""Tolerances of the median difference in velocity after a step [rad/s, m/s]. Our contacts are rigid, and contacts of
+other simulators are slightly soft. For comparison: without ground, the joint velocities of solo12 would differ by 3
+rad/s after 1 ms."""
 
 
 def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:

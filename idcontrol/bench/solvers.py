@@ -30,8 +30,8 @@ LEMKE_MOST = 10
 """Largest number of contacts at which Lemke's method is compared."""
 
 SAME_SPEED = 1e-5
-"""Largest difference of contact velocities between answers that count as equal [m/s]; general solvers get regularized
-matrices."""
+"""Largest difference of contact velocities between equal answers [m/s]. General solvers get regularized matrices, so
+answers differ slightly."""
 
 QP_BARS = {
     ("DAQP, warm", 4): Bar(of="peer", bar=1.0, goal=0.5),

@@ -30,8 +30,7 @@ PUSH: Final = np.array([0.1, 0.2, 0.1, 0.0, 0.0, 0.0])
 """Demanded acceleration of the first task [m/s²]."""
 LIFT_M, NEWTON = 0.05, 20
 SAME: Final = 1e-5
-"""Largest difference of joint accelerations between answers that count as equal, relative to the largest
-acceleration."""
+"""Largest difference of joint accelerations between equal answers, relative to the largest acceleration."""
 
 
 class Case(NamedTuple):

@@ -1,7 +1,7 @@
 """Times of a whole tick and of its parts, in a loop on the wall clock whose plant is in another process.
 
-Between two ticks the processor idles or does other work. So caches are colder than in the section `controllers`, whose
-steps follow one another, although each tick at 1 kHz is rehearsed shortly before (`idcontrol.loop.rehearsal`). The
+Between two ticks the processor idles or does other work. So caches are colder than in the section `controllers`, where
+steps follow one another. At 1 kHz a rehearsal shortly before each tick warms them (`idcontrol.loop.rehearsal`). The
 loop's metrics contain the CPU time of a tick and the times of its parts (`idcontrol.loop.telemetry.PARTS`).
 """
 
@@ -36,7 +36,7 @@ def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
     Each loop runs for the time budget of six rows.
 
     Raises:
-        InputError: The loop stopped early; at 4 kHz the row reports it instead.
+        InputError: The loop at 1 kHz stopped early. For the loop at 4 kHz, the row reports an early stop instead.
     """
     duration = effort.budget_s * len(PARTS)
     metrics = _loop(walk.robot, RATE_HZ, duration)

@@ -15,7 +15,7 @@ from idcontrol.config.entries import Experiment, load_experiment
 from idcontrol.errors import IdControlError, UnknownName
 
 FIRST = ("mu", "controller", "plant", "robot", "terrain")
-"""Settings that come first in the name of a folder."""
+"""Settings at the beginning of a folder's name, in order."""
 LONGEST = 100
 """Longest folder name, without its number."""
 
@@ -69,7 +69,7 @@ def _word(key: str, value: Any) -> str:
 def changes(config: Mapping[str, Any], experiment: str, preset: str) -> dict[str, Any]:
     """Return the settings of a recorded run that differ from its preset, by dotted key.
 
-    All settings are returned if the experiment is not installed, as its presets are unknown.
+    If the experiment is not installed, its presets are unknown, and all settings are returned.
     """
     now = flat(config)
     try:

@@ -1,8 +1,8 @@
 """Builds an experiment's configuration from user input: typed, validated, with one-line errors.
 
 A configuration is a frozen `msgspec.Struct` with a default for every field, nested by topic. Users change single values
-by dotted key (``friction.cap=0.5``), or by its last part if unique (``cap=0.5``); the unit at the end of a key is
-optional (``duration=3``). An error names the key, or the command-line option that set it.
+by dotted key (``friction.cap=0.5``). The last part of a key suffices if it is unique (``cap=0.5``), and the unit at its
+end is optional (``duration=3``). An error names the key, or the command-line option that set it.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def build(start: Config, changes: Mapping[str, Any], spelling: Mapping[str, str]
 
 
 def full_key(key: str, known: Sequence[str]) -> str:
-    """Return the dotted key for `key`: itself, or the only key in `known` that ends in `key`, with or without unit.
+    """Return `key` if it is known, otherwise the only key in `known` that ends in `key`, with or without its unit.
 
     Raises:
         UnknownName: No known key matches.

@@ -1,8 +1,8 @@
 """Experiments, robots, studies, controllers and plants of any installed package, by name.
 
-All are entry points (groups ``idcontrol.experiments``, ``idcontrol.robots``, ``idcontrol.studies``,
-``idcontrol.controllers`` and ``idcontrol.plants``), so the library imports no higher layer and other packages can add
-their own.
+All are entry points, in the groups ``idcontrol.experiments``, ``idcontrol.robots``, ``idcontrol.studies``,
+``idcontrol.controllers`` and ``idcontrol.plants``. So the library imports no higher layer, and other packages can add
+entries.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Experiment(Protocol):
         ...
 
     def rehearsals(self) -> Sequence[Any]:
-        """Return configurations of short runs that compile all kernels; the first compiles all shared kernels."""
+        """Return configurations of short runs that compile all kernels; the first run compiles all shared kernels."""
         ...
 
 

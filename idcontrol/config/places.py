@@ -46,7 +46,7 @@ class Kind:
 
 
 class Setup(Protocol):
-    """The fields of a setup that a constructor with the arguments (robot, mu, rate) gets."""
+    """The fields of a setup that are passed to a constructor with the arguments (robot, mu, rate)."""
 
     @property
     def robot(self) -> Any:
@@ -83,7 +83,10 @@ def own_line(error: BaseException) -> str | None:
 
 
 def described(error: BaseException) -> str:
-    """Return one line about an error: place, type and text; for an `IdControlError` the text, after a user's line."""
+    """Return one line about an error: its place in a user's file, its type and its text.
+
+    The type is omitted for an `IdControlError`.
+    """
     where, said = own_line(error), " ".join(str(error).split())
     if isinstance(error, IdControlError):
         return said if where is None else f"{where}: {said}"

@@ -1,8 +1,8 @@
 """Child processes that run a module of the same idcontrol as their parent.
 
-``python -m`` searches the working directory first, so in a folder with its own package ``idcontrol`` (a second clone,
-say) a child would run other code than its parent. So a child is started by the path of this file, imports the package
-of this file, and keeps the working directory off the module path (``-P``).
+``python -m`` searches the working directory first. In a folder with another package ``idcontrol``, such as a second
+clone, a child would run other code than its parent. So a child is started by the path of this file, imports the package
+of this file, and excludes the working directory from the module path (``-P``).
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ def _unset() -> Array:
 
 
 def _plain(values: npt.NDArray[Any], kind: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Return the array itself if kernels take it, else a writable, contiguous copy of that type."""
-    # np.require does the same ten times slower
+    """Return the array itself if kernels accept it, otherwise a writable, contiguous copy of type `kind`."""
+    # np.require is ten times as slow
     return values if values.dtype == kind and values.flags.carray else np.require(values, kind, ("C", "W"))
 
 
@@ -32,7 +32,7 @@ _DEFAULTS = (("surface_velocity", 3, 0.0), ("drift", 3, 0.0), ("stiffness", 1, n
 _REAL, _INTEGER = np.dtype(np.float64), np.dtype(np.int64)
 
 Packed: TypeAlias = tuple[Integers, Array, Array, Array, Array, Array, Array]
-"""The fields of `ContactArrays` as a plain tuple: Numba passes it in a quarter of the time of a named tuple."""
+"""The fields of `ContactArrays` as a plain tuple, which Numba passes in a quarter of the time of a named tuple."""
 
 AnyContacts: TypeAlias = Bound | Packed
 """Contacts for a compiled step: `Contacts.bound`, or a tuple from compiled code."""
@@ -52,7 +52,7 @@ class ContactArrays(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contacts:
-    """The n contact points of one step; body A is pushed along the normal, body B (or the world) the other way.
+    """The n contact points of one step. A contact pushes body A along the normal, and body B (or the world) against it.
 
     Rows are in block order: all normals, then all first tangents, then all second tangents. Fields with a default are
     optional. A detector may return views of its own arrays: they are valid until its next call; `take` copies.
@@ -115,7 +115,7 @@ class Contacts:
         arrays = (self.axes, self.gap, self.mu, self.surface_velocity, self.jacobian, self.drift)
         axes, gap, mu, surface_velocity, jacobian, drift = reals = tuple(_plain(values, _REAL) for values in arrays)
         packed = _plain(self.identity, _INTEGER), axes, gap, mu, surface_velocity, jacobian, drift
-        # fields are converted at every use: their owner may write into the originals in between
+        # fields are converted at every use, since their owner may have written into the originals
         if packed[0] is self.identity and all(map(is_, arrays, reals)):
             object.__setattr__(self, "_packed", packed)
         return packed

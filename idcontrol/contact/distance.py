@@ -132,7 +132,7 @@ def _dot(a: Array, b: Array) -> float:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _sphere_sphere(shapes: ShapeArrays, placed: Placed, a: int, b: int, direction: Array, witness: Array) -> float:
-    """Measure along the line between the centres; upwards if they coincide."""
+    """Measure along the line between the centres, or upwards if the centres coincide."""
     length = 0.0
     for k in range(3):
         direction[k] = placed.position[a, k] - placed.position[b, k]
@@ -155,7 +155,7 @@ def _sphere_box(
 ) -> float:
     """Return the distance of a ball from a box.
 
-    It is measured from the point of the box nearest to the ball's centre; through the nearest face if the centre is
+    The distance refers to the point of the box nearest to the ball's centre, or to the nearest face if the centre is
     inside.
 
     The direction points to the ball.

@@ -1,12 +1,13 @@
-"""The contact velocity that a controller demands: a landing foot may take some milliseconds to stop.
+"""The contact velocity that a controller demands, with which a landing foot takes some milliseconds to stop.
 
-With prescribed joints the whole robot is one rigid body. Stopping a foot within one period takes hundreds of newtons.
-The controller does not only predict this force: its torques cause it. So a controller demands a decaying contact
-velocity, as if the ground were a belt that moves with the foot and stops (planner.md, section 7).
+With prescribed joints the whole robot moves as one rigid body, so stopping a foot within one period takes hundreds of
+newtons. The torques of the controller cause this force. So the controller demands a decaying contact velocity instead,
+as if the ground were a belt that moves with the foot and stops (planner.md, section 7).
 
-Friction is predicted relative to this belt. A sliding foot gets the friction that slows it with the belt, within its
-cone, instead of the full μ f_N against its slip. If the cone suffices, the controller reports that its contacts stick.
-Relative to still ground, maximal dissipation would lift a sliding foot at μ times its slip in every period.
+Friction is predicted relative to this belt. A sliding foot gets the friction within its cone that slows it with the
+belt, instead of the full μ f_N against its slip. If the cone suffices, the controller reports sticking contacts. If
+friction were predicted relative to still ground, maximal dissipation would lift a sliding foot at μ times its slip in
+every period.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ class Landing:
 
     Attributes:
         decay_s: τ_c: a contact velocity decays by the factor ``γ = 1 - h/τ_c`` in a period. It must be slow for
-            compliant ground (math.md, section 12.6). To stop n feet that rise at w, the base of a robot of mass m
-            follows them, which reduces their force by m w/τ_c. Ground with a damper of b under each foot changes this
-            force by n b w. The two effects excite each other unless τ_c > m/(n b), which is 5 ms on the soft ground of
-            Zapolsky & Drumwright 2017.
+            compliant ground (math.md, section 12.6). To stop n feet that rise at the speed w, the base of a robot of
+            mass m follows the feet, which reduces their force by m w/τ_c. Ground with a damper b [N s/m] under each
+            foot changes this force by n b w. The two effects excite each other unless τ_c > m/(n b), which is 5 ms on
+            the soft ground of Zapolsky & Drumwright 2017.
         closing_s: τ_g: a gap is closed at the speed φ/τ_g. inf, the default, ignores the gap: a measured gap has the
             errors of the sensors, and feet would follow its noise. In a trot with 0.5 mm of noise the mean of |Δτ/Δt|
             is 310 N m/s for τ_g = 0.01 s, and 110 N m/s for τ_g = 0.1 s.
@@ -104,8 +105,8 @@ def landing_contacts(
         v̂_t = γ w_t                                            + surface
         v̂_n = γ w_n + (1 - γ) clip(-φ/τ_g, -sink, rise)          + surface        (planner.md, section 7)
 
-    ``h J̇ v`` is the drift of one period. It arises because the rows turn: a foot at rest along the rows of the last
-    period moves along the rows of this period. It must not be fed back.
+    ``h J̇ v`` is the drift of one period, which arises because the rows turn: a foot at rest along the rows of the last
+    period moves along the rows of this period. The drift must not be fed back.
 
     Args:
         contacts: The controller's contacts.

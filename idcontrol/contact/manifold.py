@@ -1,10 +1,10 @@
 """Kernels that turn close shapes into contact points: corners over ground, faces clipped against faces.
 
-Flat parts of two shapes touch along a polygon, whose corners carry the load (math.md, section 12.5). The flat face most
-perpendicular to the contact normal is the reference: it gives the exact normal. The facing feature of the other shape
-(face, edge of a capsule, side line of a cylinder) is clipped against the borders of the reference, and each remaining
-corner is a contact with its own gap. Parallel side lines touch at two points. If no contact is at the nearest points of
-the shapes, these points are an additional contact, or the only contact.
+Flat parts of two shapes touch along a polygon, whose corners carry the load (math.md, section 12.5). The flat face that
+is most perpendicular to the contact normal is the reference, and defines the exact normal. The facing feature of the
+other shape (face, edge of a capsule, side line of a cylinder) is clipped against the borders of the reference, and each
+remaining corner is a contact with its own gap. Parallel side lines touch at two points. If no contact is at the nearest
+points of the shapes, these points are an additional contact, or the only contact.
 """
 
 from __future__ import annotations

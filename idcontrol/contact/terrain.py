@@ -1,10 +1,9 @@
 """Ground: a plane or a height map, as two arrays that any kernel can read.
 
-Between its samples a height map is the interpolating cubic B-spline. The spline is twice differentiable: the normal is
-defined everywhere and turns continuously, the nearest point of a sphere moves smoothly, and J̇v of a rolling foot
-exists. With facets or bilinear patches the contact frame would jump at cell borders. The spline overshoots a step in
-the samples by about a tenth of its height within the next cells, so build stairs from boxes
-(`idcontrol.contact.collision`).
+Between its samples a height map is the interpolating cubic B-spline. The spline is twice differentiable. So the normal
+turns continuously, the nearest point of a sphere moves smoothly, and J̇v of a rolling foot exists. With facets or
+bilinear patches the contact frame would jump at cell borders. The spline overshoots a step in the samples by about a
+tenth of its height within the next cells, so build stairs from boxes (`idcontrol.contact.collision`).
 """
 
 from __future__ import annotations

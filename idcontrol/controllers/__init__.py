@@ -144,8 +144,8 @@ def make(
         mu: The assumed friction coefficient (required); inf means no slip.
         rate_hz: Rate of the controller's calls [Hz].
         settings: Settings of inverse dynamics; None for the defaults.
-        tasks: Whole-body tasks of inverse dynamics
-            (`idcontrol.tasks`), in addition to the joints' reference; None for no tasks.
+        tasks: Whole-body tasks of inverse dynamics (`idcontrol.tasks`), in addition to the joints' reference; None for
+            no tasks.
         **unknown: Must be empty: any other argument raises an error that suggests the nearest name.
 
     Raises:

@@ -1,8 +1,9 @@
 """Compiled multibody terms: `CompiledSystem` computes the same terms as `System`, without Pinocchio.
 
-Calls of Pinocchio from Python hold the interpreter's lock, so many robots would wait for each other. `terms_kernel`
-does not hold this lock. It consists of `inertia_kernel`, which depends on the configuration, and `bias_kernel`, which
-also depends on the velocity. Its terms differ from Pinocchio's terms by rounding (tests/dynamics/test_multibody.py).
+Calls of Pinocchio from Python hold the interpreter's lock, so robots in several threads would wait for each other.
+`terms_kernel` does not hold the lock. It consists of `inertia_kernel`, which depends on the configuration, and
+`bias_kernel`, which also depends on the velocity. Its terms differ from Pinocchio's terms by rounding
+(tests/dynamics/test_multibody.py).
 
 All vectors are spatial, in world axes at the origin of the first joint: this point moves with the robot, so rounding
 does not grow with the distance from the world's origin. J_k is the column of velocity k; V_j, A_j and I_j are velocity,

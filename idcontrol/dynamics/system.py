@@ -6,10 +6,10 @@ may differ; `System.order` is the permutation. The velocity of a free-flyer is l
 axes, as in Pinocchio. `State.q` and `State.v` stay in Pinocchio's layout; all results of `System` are in the system's
 order.
 
-Within a step the axes of a free-flyer's *linear* velocity are fixed at the body's initial axes: the equations are
-solved for v⁺ - v, and a difference needs one set of axes. So `System.bias` refers to the classical acceleration ``v̇ +
-ω × v`` (Pinocchio's bias refers to the spatial acceleration), and `System.advance` rotates v⁺ into the body's final
-axes. In axes that rotate with the body, linear momentum would be wrong by h ω × v in every step.
+Within a step, a free-flyer's *linear* velocity is expressed in the body's initial axes. The equations are solved for v⁺
+- v, and a difference needs one set of axes. So `System.bias` refers to the classical acceleration ``v̇ + ω × v``
+(Pinocchio's bias refers to the spatial acceleration), and `System.advance` rotates v⁺ into the body's final axes. In
+axes that rotate with the body, linear momentum would be wrong by h ω × v in every step.
 """
 
 from __future__ import annotations
@@ -523,14 +523,14 @@ class System:
         model, data = self.model, self.data
         pin.crba(model, data, q)
         pin.nonLinearEffects(model, data, q, v)
-        pin.updateGlobalPlacements(model, data)  # if the next line got `q`, it would compute the placements again
+        pin.updateGlobalPlacements(model, data)  # passing `q` to the next line would compute the placements again
         pin.computeJointJacobians(model, data)
         pin.updateFramePlacements(model, data)
         self._v[:] = v
         self._gather(self._bound)
 
     def misfit(self, q: Array, v: Array) -> str:
-        """Return why two vectors of float64 cannot be a state of this robot, as a sentence; "" if they can.
+        """Return the reason why two vectors of float64 cannot be a state of this robot; "" for a valid state.
 
         Args:
             q: Configuration in Pinocchio's layout.

@@ -1,11 +1,10 @@
-"""The judge of contact laws: computes the violation of a law by an answer, independently of the contact models.
+"""The judge of contact laws: computes by how much an answer violates a law, independently of the contact models.
 
-* `violation` scales each contact and each row of the momentum balance separately. A large speed or mass thus hides no
-  error of a slow contact or a light body. It uses the velocities of the solution. Rounding of the terms of a sum counts
-  as zero.
-* `missed` scales by the whole problem, like tolerances of solvers: by the largest impulse and the fastest contact. It
-  computes velocities from the momentum balance in extended precision.
-* `miss` judges impulses of a problem that consists of its Delassus operator, as in the league.
+* `violation` scales each contact and each row of the momentum balance separately. Thus a large speed or mass does not
+hide the error of a slow contact or a light body. `violation` uses the velocities of the solution. Errors within the
+rounding of a sum's terms count as zero. * `missed` scales by the largest impulse and the fastest contact of the
+problem, like tolerances of solvers. It computes velocities from the momentum balance in extended precision. * `miss`
+judges impulses of a problem given by its Delassus operator, as in the league.
 
 The judge does not use the elimination, the scaling or the residual of any model.
 """
@@ -36,7 +35,7 @@ DIGITS: Final = 1e-8
 
 
 def violation(law: Law, problem: StepProblem, solution: StepSolution) -> float:
-    """Return the largest violation, scaled per contact, in a step without bilateral rows; inf if it is not finite.
+    """Return the largest violation in a step without bilateral rows, scaled per contact; inf if it is not finite.
 
     Args:
         law: Law of the model.

@@ -1,4 +1,4 @@
-r"""Coulomb's law with a circular cone, for contact problems that consist of their Delassus operator.
+r"""Coulomb's law with a circular cone, for contact problems in terms of their Delassus operator.
 
     K ∋ r ⊥ u + μ |u_T| e_N ∈ K*,    u = W r + q,    K = {r : |r_T| ≤ μ r_N},    K* = {u : μ |u_T| ≤ u_N}
 
@@ -30,7 +30,7 @@ def miss(W: Array, q: Array, mu: Array, r: Array) -> float:
         return float(np.inf)
     impulse, u = r.reshape(-1, 3), (W @ r + q).reshape(-1, 3)
     mobility = np.diag(W).reshape(-1, 3).mean(axis=1)
-    s = 1.0 / np.maximum(mobility, 1e-12 * mobility.max())[:, None]  # any finite value will do for immovable contacts
+    s = 1.0 / np.maximum(mobility, 1e-12 * mobility.max())[:, None]  # the value for immovable contacts is arbitrary
     moved = u.copy()
     moved[:, 0] += mu * np.linalg.norm(u[:, 1:], axis=1)
     away = np.linalg.norm(impulse - onto_cones(impulse - s * moved, mu), axis=1)

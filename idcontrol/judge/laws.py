@@ -25,7 +25,8 @@ class Touching(NamedTuple):
 
     Attributes:
         f: Impulses, shape (n, 3) [N s].
-        u: Velocities in the law, including gap over step, moving surface and compliance, shape (n, 3) [m/s].
+        u: Velocities as in the law: relative to the moving surface, plus gap divided by step, plus compliance, shape
+            (n, 3) [m/s].
         mu: Friction, shape (n,).
         impulse: Scales of normal and of tangential impulses, shape (n, 2) [N s].
         speed: Scales of velocities, shape (n, 3) [m/s].
@@ -93,7 +94,7 @@ def onto_diamonds(x: Array, radius: Array) -> Array:
     """Project vectors x, shape (n, 2), onto the diamonds |x_0| + |x_1| ≤ `radius`, shape (n,)."""
     size = np.abs(x)
     over = np.maximum(size.sum(axis=1) - radius, 0.0)
-    # shorten both components by half of the excess; if the shorter becomes zero, the longer is shortened by the rest
+    # reduce both components by half of the excess; if the smaller becomes zero, reduce the larger by the rest
     less = np.minimum(0.5 * over, size.min(axis=1))
     cut = np.where(size == size.min(axis=1, keepdims=True), less[:, None], (over - less)[:, None])
     cut[size[:, 0] == size[:, 1]] = 0.5 * over[size[:, 0] == size[:, 1], None]

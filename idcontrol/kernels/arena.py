@@ -1,10 +1,10 @@
 """Arrays for one step, from one block of memory.
 
-A control step uses about eighty small arrays. Numba takes each from the heap, which costs 0.1 to 0.2 µs, more on a busy
-machine; arrays of an arena cost nothing. `begin` reclaims all arrays at once, so they must not outlive the step, and
-must never be returned to Python. A kernel that calls another kernel repeatedly takes a `mark` first, and reclaims the
-memory with `release`. If an arena is full, further arrays come from the heap; `HEAP` is an arena without room, so all
-its arrays come from the heap.
+A control step uses about eighty small arrays. Numba takes each array from the heap, which costs 0.1 to 0.2 µs, and more
+on a busy machine; arrays of an arena cost nothing. `begin` reclaims all arrays at once. So the arrays must not outlive
+the step, and must never be returned to Python. A kernel that calls another kernel repeatedly takes a `mark` first, and
+reclaims the memory with `release`. If an arena is full, further arrays come from the heap. `HEAP` is an arena without
+capacity: all its arrays come from the heap.
 """
 
 from __future__ import annotations
@@ -64,7 +64,10 @@ def release(arena: Arena, at: int) -> None:  # pragma: no cover - compiled
 
 
 def _view(kind: Any, dimensions: int, itemsize: int = 8) -> Any:
-    """Return an intrinsic that makes an array from the entries of a block from `at` on, without a reference count."""
+    """Return an intrinsic that makes an array from the entries of a block that begin at `at`.
+
+    The array has no reference count.
+    """
     if config.DISABLE_JIT:  # kernels run as Python, for tools that measure coverage or mutate the code
         return lambda space, at, shape: space[at:].view(str(kind))[: math.prod(shape)].reshape(shape)
 

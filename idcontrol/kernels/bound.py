@@ -1,16 +1,17 @@
 """Calls of compiled functions from Python with little overhead.
 
-Numba determines the type of every argument in every call, which takes longer than passing it. A control step reads and
-writes about forty arrays, and only a few change between calls: `bind` combines the others in one argument, which
-compiled code reads as the tuple ``bound.values``. `entry` returns a compiled function for arguments of fixed types: a
-call with a bound argument takes 0.1 µs instead of 0.5 µs, a call with fifteen arrays 0.6 µs instead of 1.5 µs.
+In every call, Numba determines the type of each argument, which takes longer than passing the argument. A control step
+reads and writes about forty arrays, of which only a few change between calls. `bind` combines the constant arrays in
+one argument, which compiled code reads as the tuple ``bound.values``. `entry` returns a compiled function for arguments
+of fixed types: a call with a bound argument takes 0.1 µs instead of 0.5 µs, a call with fifteen arrays 0.6 µs instead
+of 1.5 µs.
 
 Arrays are bound, not copied: later changes of their entries are visible. Scalars are copied.
 
-Numba counts references to every array at each assignment and call, with atomic operations, which take some microseconds
-for the forty arrays of a control step. ``bound.borrowed`` has the same values as ``bound.values`` without counts, and
-`borrow` returns an argument without counts. The caller keeps the arrays alive, so they must not be returned or stored
-beyond the call.
+Numba counts references to every array at each assignment and call. The atomic operations take some microseconds for the
+forty arrays of a control step. ``bound.borrowed`` has the same values as ``bound.values`` without counts, and `borrow`
+returns an argument without counts. Only the caller keeps the arrays alive, so compiled code must not return borrowed
+arrays or store them beyond the call.
 
 A call takes a handle from the heap for each array argument, but not for bound arrays.
 """

@@ -45,7 +45,7 @@ _SIZE: Final = 16
 MARK: Final = b"<idcontrol:%b>"
 """Prefix of the name of a linked kernel in machine code, in base 64."""
 entered: set[bytes] = set()
-"""Names of the linked kernels that compiled code of this process may call."""
+"""Names of the linked kernels that the compiled code in this process may call."""
 
 _ENVIRONMENT: Final = f"{numba.__version__} {llvmlite.__version__} {numpy.__version__}"
 """Packages whose versions compiled code depends on: environments that share the sources have separate files."""

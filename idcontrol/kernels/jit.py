@@ -1,10 +1,10 @@
 """The decorator of all compiled functions of this package.
 
-Numba gives every function a wrapper that unpacks each array argument from its Python object. With its wrapper, a
-function that compiled code has already called can be called by Python without further compilation; a loop on the wall
-clock relies on this. For the tuples of a control step the wrapper can take longer to compile than the function.
-Functions that no Python code of this package calls are ``inner`` and have no wrapper. Tests and users may call them
-nevertheless: Python then gets a copy compiled with a wrapper.
+Numba gives every function a wrapper that unpacks each array argument from its Python object. The wrapper lets Python
+call a function without further compilation after compiled code has called it; a loop on the wall clock relies on this.
+For the tuples of a control step, the wrapper can take longer to compile than the function. Functions that no Python
+code of this package calls are ``inner`` and have no wrapper. If tests or users call an ``inner`` function from Python,
+they get a copy compiled with a wrapper.
 
 Compilation and loading do not count as run time (`idcontrol.kernels.stopwatch`). Caching is in
 `idcontrol.kernels.cache`, hooks beyond Numba's interface in `idcontrol.kernels.hooks`.

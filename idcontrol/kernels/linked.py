@@ -1,6 +1,6 @@
 """Compiled functions that are called, not copied into their callers.
 
-Numba puts a function's code into every caller, and optimizes it there again: a kernel below six levels of calls is
+Numba copies a function's code into every caller, and optimizes it there again. So a kernel below six levels of calls is
 compiled six times, and again for each further caller. A `linked` kernel is compiled once, and called. A call takes some
 nanoseconds, so linking is for stages and solvers, not for operations on a few numbers.
 
@@ -10,8 +10,8 @@ an address. So one compiled loop serves all schemes and models.
 Each call site has a pointer, initially empty. The first call requests the kernel from Python, which loads it from the
 cache or compiles it. A linked kernel rounds like a copied kernel.
 
-A `late` kernel is compiled when first called, not with its callers, which only know its return type. It is for steps
-that most runs never take. A loop on the wall clock cannot wait for a kernel: before its first tick it calls
+A `late` kernel is compiled when first called, not with its callers, which only know its return type. Late kernels serve
+steps that most runs never take. A loop on the wall clock cannot wait for a kernel. So before its first tick it calls
 `compile_linked`, which reads the kernels' names from the machine code (`idcontrol.kernels.cache`).
 
 With `idcontrol.kernels.hooks.PLAIN` Numba copies linked kernels into their callers, except kernels called by address.

@@ -7,8 +7,8 @@ A `Socket` turns targets into the tasks and the joint reference of inverse dynam
     socket.set_target(q, v, a, contacts, forces, t=0.01)  # at any time, at any rate
     command = controller(state, socket(state))  # every period
 
-Errors are fed back once: without a matrix `K` by the acceleration gains of the robot file, with `K` by `K` alone. So
-`a` is always the planned acceleration, without feedback of the planner.
+Exactly one feedback law acts: the acceleration gains of the robot file, or the matrix `K` if the target has one. So `a`
+is always the planned acceleration, without feedback by the planner.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Socket:
-    """A planner that interpolates the targets of another program; it can replace any planner.
+    """A planner that interpolates the targets of another program. It has the interface of all planners.
 
-    Between two targets, positions follow a quintic polynomial in the tangent space, which meets position, velocity and
-    acceleration of both; forces are interpolated linearly. A new target replaces all targets at the same or a later
-    time; the reference continues without a jump from its present value.
+    Between two targets, positions follow a quintic polynomial in the tangent space that matches position, velocity and
+    acceleration of both targets. Forces are interpolated linearly. A new target replaces all targets at the same or a
+    later time, and the reference continues from its present value without a jump.
 
     Attributes:
         tasks: Tasks for the controller: pose of the base, feet in the air, posture of the joints, force targets.
@@ -137,7 +137,7 @@ class Socket:
     ) -> None:
         """Add a target; fields as in `Target`. Targets of a horizon are added in the order of their times.
 
-        Without a time the target replaces all others: it holds unchanged from now on, and never becomes stale.
+        A target without a time replaces all others, holds from the present time on, and never becomes stale.
 
         Raises:
             InputError: An array has the wrong shape or is not finite, or `t` is not after the last tick.
@@ -203,7 +203,7 @@ class Socket:
         )
 
     def _run_out(self, t: float) -> None:
-        """Let the reference come to rest after the last target, or refuse to go on."""
+        """Let the reference come to rest after the last target, or raise `InputError`, depending on the policy."""
         self._stale, end = True, self._start
         self.events.append(Event(t=t, what="targets stale", detail={"policy": self._policy}))
         if self._policy == "stop":
@@ -238,7 +238,7 @@ class Socket:
         if last.K is None or damps:
             # mean velocity of the period (`Reference.v`)
             q, v, a, forces = last.q, last.v - 0.5 * self._h * last.a, last.a, last.forces
-        else:  # at the measured state the gains of tasks and joints see no error
+        else:  # a reference at the measured state makes the errors of tasks and joints zero
             q, v, (a, forces) = state.q, state.v, self._fed_back(last, state)
         pin.forwardKinematics(model, data, q, v, a)
         stands = [damps, *(last.contacts | damps)]  # feet on the ground have no task

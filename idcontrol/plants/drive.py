@@ -88,7 +88,7 @@ def at_speed(limit: Array, room: ActuatorLimits, v: Array) -> tuple[Array, Array
 
 
 class Driven:
-    """A `SimulatedPlant` behind motors and their drives, which accept impedance commands as well as torques.
+    """A `SimulatedPlant` with motors and drives, which accept impedance commands as well as torques.
 
     Attributes:
         torque: Torques of the last `step`, averaged over it, shape (a,) [N m].

@@ -1,11 +1,11 @@
 r"""Free flight that conserves momenta to rounding.
 
-In contact, a step uses the gyroscopic terms at its beginning. In the air, a box at 20 rad/s would then gain 2 % of its
-energy and lose 1 % of its angular momentum within a second at 1 ms. But in the air the momenta of a robot are known in
-advance: weight changes the linear momentum, and the angular momentum about the centre of mass is constant. Joints move
-as in the ordinary step. The floating base then gets the velocity at which the whole robot has these momenta in the
-final pose, and the position that keeps the centre of mass on its parabola. The base rotates by the mean of its initial
-and final angular velocities,
+A step in contact uses the gyroscopic terms at its beginning. In the air, such steps of 1 ms would let a box at 20 rad/s
+gain 2 % of its energy and lose 1 % of its angular momentum within a second. But in the air the momenta of a robot are
+known in advance: weight changes the linear momentum, and the angular momentum about the centre of mass is constant.
+Joints move as in the ordinary step. The floating base then gets the velocity at which the whole robot has these momenta
+in the final pose, and the position that keeps the centre of mass on its parabola. The base rotates by the mean of its
+initial and final angular velocities,
 
     R⁺ = R exp(h (ω + ω⁺)/2),     M_bb(q⁺) v_b⁺ = momenta - M_bj(q⁺) v_j⁺
 
@@ -34,7 +34,7 @@ exact after each."""
 
 
 class Flight(NamedTuple):
-    """The n flying bases at the step's beginning; at the step's end, the momenta of each base and all its links.
+    """The n flying bases: their motion at the step's beginning, and their momenta, including all links, at its end.
 
     Attributes:
         at_q: First index of each base in Pinocchio's configuration, shape (n,).
@@ -54,7 +54,7 @@ class Flight(NamedTuple):
 
 
 def untouched(system: System, contacts: Contacts, impulses: Array) -> Integers:
-    """Return the free-flyers of `System.flyer_q` that, with all their links, get no impulse.
+    """Return the free-flyers of `System.flyer_q` that get no impulse, nor does any of their links.
 
     Args:
         system: The robot.
@@ -66,7 +66,7 @@ def untouched(system: System, contacts: Contacts, impulses: Array) -> Integers:
 
 
 def fly(system: System, q: Array, v: Array, v_plus: Array, h: float, flying: Integers) -> tuple[Array, Array]:
-    """Run `System.advance` for a robot, but free-flyers that, with all their links, touch nothing fly freely.
+    """Run `System.advance` for a robot, except for the free-flyers in `flying`, which conserve their momenta.
 
     Args:
         system: The robot, updated at q and v.

@@ -9,10 +9,10 @@ friction limit is exceeded (Cundall & Strack 1979). So a foot at rest stays at r
 velocity-dependent friction it would creep. Viscous drag ``f_t = -D v_t`` can replace Coulomb friction, as in the
 papers' simulator.
 
-Feet are light and the ground is stiff: contact has a time scale of 0.1 ms. So a step uses constant multibody terms,
-like the steps of other plants, and integrates only the velocities of the contact points in fine steps of symplectic
-Euler: ``c' = J a + A f`` with the Delassus operator ``A = J M⁻¹Jᵀ``. For one contact of inverse mass w, fine steps of
-length h are stable up to ``h² k w + 2 h b w = 4``. Joint stops are rigid.
+Feet are light and the ground is stiff, so contact has a time scale of 0.1 ms. A step uses constant multibody terms,
+like the steps of other plants, but integrates the velocities c of the contact points in fine steps of symplectic Euler:
+``c' = J a + A f`` with the Delassus operator ``A = J M⁻¹Jᵀ``. For one contact of inverse mass w, fine steps of length h
+are stable up to ``h² k w + 2 h b w = 4``. Joint stops are rigid.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ class Stepping:
 
         The last substeps diverge on purpose; all exceptions in them are ignored, as a user's model may raise any.
         """
-        # otherwise a plant on the wall clock would pause later to load code, for longer than its loop waits
+        # without this, a plant on the wall clock would later pause to load code for longer than its loop waits
         rng = np.random.default_rng(0)
         for draw in range(DRAWS):
             v = state.v + FASTEST_M_S * draw / DRAWS * rng.standard_normal(state.v.size)

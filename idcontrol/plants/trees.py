@@ -1,8 +1,8 @@
-"""Time stepping of machines and free bodies together with SAP: trees of joints, and trees of six velocities.
+"""Time stepping of machines (trees of joints) and free bodies (trees of six velocities) together, with SAP.
 
 Bodies and links consist of several convex parts. Parts of one tree do not touch each other. Joints are driven by
-torques, and by springs and dampers that are implicit in the step, like drives with fast inner loops: with ``A = M + h D
-+ h² K`` (Castro, Permenter & Han 2022, eq. 11) they are stable at any stiffness.
+torques, and by springs and dampers that act like drives with fast inner loops. The springs and dampers are implicit in
+the step, with ``A = M + h D + h² K`` (Castro, Permenter & Han 2022, eq. 11), so they are stable at any stiffness.
 """
 
 from __future__ import annotations

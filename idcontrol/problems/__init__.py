@@ -1,4 +1,4 @@
-"""Contact problems and machines that are built here, drawn at random, or recorded along walks.
+"""Contact problems and machines: built in code, drawn at random, or recorded along walks.
 
 Tests, `idcontrol.trust`, `idcontrol.bench` and experiments share them.
 """

@@ -26,7 +26,7 @@ SLED_INERTIA = np.array([0.01, 0.02, 0.025])
 """Principal moments of inertia of the sled, body axes [kg m²]."""
 FOOT = 0.02
 SLED_HEIGHT = 0.05 + FOOT
-"""Height of the sled's centre above level ground that its feet just touch [m]."""
+"""Height of the sled's centre above level ground when its feet just touch the ground [m]."""
 _SLED_FEET = np.array([[x, y, -0.05] for x in (0.15, -0.15) for y in (0.1, -0.1)])
 BALL = 0.1
 """Radii of a foot and of the rolling ball [m]."""
@@ -102,7 +102,7 @@ def walker_state(system: System) -> State:
 
 
 def standing(acceleration: Array | None = None) -> Reference:
-    """Return a reference for the walker: to stand, or joint accelerations `acceleration`, shape (12,) [m/s²]."""
+    """Return a reference for the walker: stand still, or follow joint accelerations, shape (12,) [m/s²]."""
     reference = Reference.standing(np.zeros(12), 4)
     return reference if acceleration is None else structs.replace(reference, a=acceleration)
 

@@ -26,7 +26,8 @@ from idcontrol.scenes.walk import WalkConfig, WalkPath, WalkScene
 from idcontrol.types import Array, Booleans, Reference, State
 
 MOST_COPIES = 10_000
-"""The identity of a copied contact is the identity of the original times this, plus the number of the copy."""
+"""Stride of the identities of copied contacts: the identity of a copy is the original identity times this, plus the
+number of the copy."""
 
 SETTLING = 480
 """Periods skipped at the start of a walk, while the robot accelerates."""
@@ -44,8 +45,8 @@ of its feet [m].
 """
 
 FILM = 1e-6
-"""Increment of the radius of feet in simulators whose contacts act only when they penetrate [m]; in states of this
-package contacts are closed to rounding, so the gap has either sign.
+"""Increment of the radius of feet in simulators whose contacts act only in penetration [m]. In states of this package
+contacts are closed to rounding, so the gap has either sign.
 """
 
 
@@ -228,7 +229,7 @@ def problems(walk: RecordedWalk, contacts: int | None = None) -> list[WalkStep]:
 
 
 def repeated(moment: WalkStep, contacts: int) -> WalkStep:
-    """Repeat a control step with `contacts` contacts, without a memory of the last step, and without load ramps."""
+    """Return a control step with `contacts` copied contacts, without memory of the last step and load ramps."""
     problem = copied(moment.problem, contacts)
     mu = problem.contacts.mu
     cones = moment.step.cones._replace(mu=mu, held=np.isinf(mu), weight=np.zeros(contacts))

@@ -3,8 +3,8 @@ r"""A step of SAP as a second-order cone program, for general solvers (Castro, P
     minimize over v, γ   ½ (v - v*)ᵀ M (v - v*) + ½ γᵀ R γ    subject to   g = J v - v̂ + R γ in the dual friction cones
 
 In whitened coordinates ``z = Lᵀ(v - v*)``, ``ζ = R^½ γ`` the cost is ½|z|² + ½|ζ|². Solvers that accept quadratic costs
-minimize this; ECOS, which accepts only linear costs, minimizes an upper bound of |(z, ζ)|, defined by one more cone.
-OSQP has no cones and is left out.
+minimize this; ECOS accepts only linear costs; it minimizes an upper bound of |(z, ζ)|, which one more cone defines.
+OSQP does not support cones and is left out.
 """
 
 from __future__ import annotations
@@ -225,8 +225,8 @@ def scs(asked: Program, tolerance: float) -> Answer:
 
 
 SOLVERS: Final[dict[str, Callable[[Program, float], Answer]]] = {"clarabel": clarabel, "ecos": ecos, "scs": scs}
-"""General solvers by name: Clarabel instead of the Gurobi of Castro et al., ECOS instead of their geodesic interior
-point."""
+"""General solvers by name. Clarabel replaces Gurobi, and ECOS replaces the geodesic interior-point method, of Castro et
+al. 2022."""
 
 
 def present() -> dict[str, Callable[[Program, float], Answer]]:

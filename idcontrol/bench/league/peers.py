@@ -1,4 +1,4 @@
-"""Solvers of other packages for `idcontrol.bench.league.solvers`, run as a separate script, as some crash.
+"""Solvers of other packages for `idcontrol.bench.league.solvers`, run in a separate script since some of them crash.
 
 A line on stdin is a JSON list: the problem's file (.npz), the solver, its tolerance, its largest number of iterations,
 and the time after which the solver is not called again [s]. The answer is a line on stdout: ``{"r": impulses or null,
@@ -34,7 +34,7 @@ def pinocchio(method: str, W: Any, q: Any, mu: Any, tolerance: float, rounds: in
     model = pin.Model()
     model.addJoint(0, pin.JointModelFreeFlyer(), pin.SE3.Identity(), "body")
     points, places = pin.StdVec_ConstraintModel(), pin.StdVec_ConstraintData()
-    kept = []  # Pinocchio's vectors do not keep their entries alive
+    kept = []  # keeps the entries of Pinocchio's vectors alive
     for friction in mu.tolist():
         point = pin.PointContactConstraintModel(model, 0, pin.SE3.Identity(), 1, pin.SE3.Identity())
         point.setFriction(friction)
@@ -124,7 +124,7 @@ def shortest(solve: Solve, patience: float) -> tuple[Any, float]:
 
 
 def answer(file: str, package: str, method: str, tolerance: float, rounds: int, patience: float) -> dict[str, Any]:
-    """Answer one line; the fastest contact is scaled to 1 m/s, so that tolerances are relative."""
+    """Answer one request. The fastest contact is scaled to 1 m/s, so that tolerances are relative."""
     with np.load(file) as arrays:
         W, q, mu = arrays["W"], arrays["q"], arrays["mu"]
     unit = np.abs(q).max() or 1.0

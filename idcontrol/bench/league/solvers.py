@@ -35,7 +35,7 @@ PATIENCE_S: Final = 0.02
 DEBIANS: Final = "/usr/bin/python3"
 """Debian's Python interpreter: Debian's package python3-siconos works only with it."""
 LIMIT_S: Final = 10.0
-"""A solver of another package that takes longer is stopped: it has not solved the problem [s]."""
+"""Time limit of other packages' solvers [s]. A slower solver is stopped and counts as failed."""
 SCRIPT: Final = Path(__file__).with_name("peers.py")
 OURS: Final = "idcontrol coulomb-cone"
 
@@ -59,7 +59,7 @@ class Solver:
     Attributes:
         name: Name.
         answer: Solves a problem.
-        most: Largest number of contacts of its problems; larger problems would take more than minutes.
+        most: Largest number of contacts of its problems. Larger problems would take many minutes.
     """
 
     name: str
@@ -109,7 +109,7 @@ _ours = plain(_solve)
 
 
 _processes: dict[tuple[str, Path], subprocess.Popen[str]] = {}
-"""Running processes by interpreter and script; they end with this process, when their input closes."""
+"""Running processes by interpreter and script. They end when this process ends and closes their input."""
 
 
 def _process(key: tuple[str, Path]) -> subprocess.Popen[str]:
