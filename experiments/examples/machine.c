@@ -87,7 +87,7 @@ static uint64_t dropped(const struct heard *heard) {
     return sum;
 }
 
-/* What is told of the machine, in the order of a state datagram; returns how many values that are. */
+/* Write the state of the machine in the order of a state datagram, and return the number of values. */
 static uint32_t describe(double *value, const struct machine *m) {
     uint32_t n = 0;
     value[n++] = m->t;
@@ -101,21 +101,21 @@ static uint32_t describe(double *value, const struct machine *m) {
     for (uint32_t i = 0; i < m->joints; i++) value[n++] = m->joint[i].tau;
     for (int i = 0; i < 3; i++) value[n++] = i == 2 && m->feet ? 9.81 : 0.0; /* accelerometer */
     for (uint32_t i = 0; i < 6 * m->feet; i++) value[n++] = 0.0;             /* forces, then normals */
-    /* drive errors, temperatures; voltage, emergency stop; joystick (5): NaN, as nothing here measures them. A zero would
-     * say that a drive is well, or that the emergency stop is not pressed, of which this machine knows nothing */
+        /* drive errors, temperatures; voltage, emergency stop; joystick (5): NaN, because this machine does not measure them;
+     * a zero would report healthy drives and an emergency stop that is not pressed */
     for (uint32_t i = 0; i < 2 * m->joints + 7; i++) value[n++] = NAN;
     value[n++] = m->names;
-    value[n++] = NAN; /* number of the model: it has masses and lengths, which a driver need not know */
+    value[n++] = NAN; /* checksum of the robot model, which this machine does not have */
     return n;
 }
 
-/* The torque of a drive under a command: feed-forward and impedance, the sum within the limit. */
+/* Return the torque of a drive under a command: feed-forward plus impedance, within the torque limit. */
 static double drive(const struct joint *joint, const double *command, uint32_t joints, uint32_t i) {
     const double *tau = command, *q = tau + joints, *v = q + joints, *kp = v + joints, *kd = kp + joints;
     return fmax(-LIMIT, fmin(LIMIT, tau[i] + kp[i] * (q[i] - joint->q) + kd[i] * (v[i] - joint->v)));
 }
 
-/* Follow `command` from now on: the torque goes on from that of the command `before`, and changes no faster than SLEW. */
+/* Follow `command` from now on. The torque starts at the torque of the previous command, and changes no faster than SLEW. */
 static void adopt(struct machine *m, const double *before, const double *command) {
     for (uint32_t i = 0; i < m->joints; i++) {
         struct joint *joint = &m->joint[i];
@@ -134,7 +134,7 @@ static void move(struct machine *m, enum idc_mode mode, const double *command, d
             double tau = mode == IDC_RUNNING ? drive(joint, command, m->joints, i) : 0.0;
             tau = fmax(-LIMIT, fmin(LIMIT, tau + joint->fade));
             if (mode != IDC_RUNNING && mode != IDC_STOPPED) tau = -DAMPING * joint->v / (1.0 + h * DAMPING / INERTIA);
-            if (k == 0 || fading != 0.0) joint->tau = tau; /* at the start, once the newest command is in force */
+            if (k == 0 || fading != 0.0) joint->tau = tau; /* the torque at the start of the period */
             joint->v += h * tau / INERTIA;
             joint->q += h * joint->v;
         }
