@@ -144,7 +144,7 @@ def run(config: Config, progress: Progress) -> Results:
 
 experiment = Case(
     name="box-grip",
-    summary="boxes between two grippers: accuracy and time of no-slip and Coulomb models",
+    summary="boxes between two grippers: accuracy and computing time of no-slip and Coulomb models",
     presets={"default": Config()},
     simulate=run,
     rehearsals=lambda: [Config(steps=2, trials=1)],

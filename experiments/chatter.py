@@ -143,7 +143,7 @@ def run(config: Config, progress: Progress) -> Results:
 
 experiment = Case(
     name="chatter",
-    summary="which torques jump under noisy demands (Zapolsky & Drumwright 2017, Figs. 6, 15)",
+    summary="which controllers' torques jump if demands are noisy (Zapolsky & Drumwright 2017, Figs. 6, 15)",
     presets={"default": Config()},
     simulate=run,
     rehearsals=lambda: [Config(duration_s=0.003, trot_mu=())],

@@ -247,7 +247,7 @@ def run(config: Config, progress: Progress) -> Results:
 
 experiment = Case(
     name="clutter",
-    summary="falling balls and boxes under SAP: iterations, time, slip, momentum",
+    summary="falling balls and boxes with SAP: iterations, computing time, slip, momentum error",
     presets={"default": Config(), "quick": Config(sizes=(8, 40), sigmas=(), duration_s=2.0)},
     simulate=run,
     rehearsals=lambda: [Config(bodies=8, sizes=(), sigmas=(), duration_s=0.4)],

@@ -176,7 +176,7 @@ class ContactProblems:
 
 experiment = ContactProblems(
     name="contact-problems",
-    summary="random contact problems, forward and inverse: no solution may be wrong",
+    summary="random contact problems, forward and inverse, with every solution checked",
     presets={"default": Config(), "hostile": Config(problems=1_000_000, hostile=True)},
 )
 

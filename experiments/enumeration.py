@@ -141,7 +141,7 @@ def run(config: Config, progress: Progress) -> Results:
 
 experiment = Case(
     name="enumeration",
-    summary="the provably closest contact solution (Zapolsky & Drumwright 2017, Algorithm 3)",
+    summary="the contact solution nearest to a target, with a proof (Zapolsky & Drumwright 2017, Algorithm 3)",
     presets={"default": Config()},
     simulate=run,
     rehearsals=lambda: [Config(cases=2, trot_s=0.1)],

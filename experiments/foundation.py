@@ -92,7 +92,7 @@ def run(config: Config, progress: Progress) -> Results:
 
 experiment = Case(
     name="foundation",
-    summary="a cube on 100 and 900 stiff springs: time and error against stiff integrators (Drumwright 2019)",
+    summary="a cube on 100 and 900 stiff springs: time and error, compared with stiff integrators (Drumwright 2019)",
     presets={
         "default": Config(),
         "fine": Config(step_s=1e-3),

@@ -332,7 +332,7 @@ def run(config: Config, progress: Progress) -> Results:
 
 experiment = Case(
     name="icub-forces",
-    summary="a humanoid's foot forces from its motion, against measured forces (--set data=PATH)",
+    summary="a humanoid's foot forces, computed from its motion and compared with measured forces (--set data=PATH)",
     presets={"default": Config(), "sway": SWAY},
     simulate=run,
 )

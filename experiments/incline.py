@@ -120,7 +120,7 @@ def run(config: Config, progress: Progress) -> Results:
 
 experiment = Case(
     name="incline",
-    summary="a box on a ramp: how far it slides, and when it sticks, by contact model",
+    summary="a box on a ramp: how far it slides, and when it sticks, with each contact model",
     presets={"default": Config(), "fine": Config(step_s=0.001)},
     simulate=run,
     rehearsals=lambda: [Config(duration_s=0.02)],

@@ -193,7 +193,7 @@ def run(config: Config, progress: Progress) -> Results:
 
 experiment = Case(
     name="jar",
-    summary="two arms open a jar, pour marbles into a bowl and close the jar, under SAP",
+    summary="two arms open a jar, pour marbles into a bowl and close the jar, with SAP",
     presets={"default": Config()},
     simulate=run,
     rehearsals=lambda: [Config(keyframes=1)],

@@ -134,7 +134,7 @@ def run(config: Config, progress: Progress) -> Results:
 
 experiment = Case(
     name="lcp-suite",
-    summary="contact problems of sizes 2 to 170 by three methods (Trinkle et al. 1997)",
+    summary="contact problems of sizes 2 to 170, solved by three methods (Trinkle et al. 1997)",
     presets={"default": Config()},
     simulate=run,
     rehearsals=lambda: [Config(sizes=(2, 16))],

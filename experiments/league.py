@@ -184,7 +184,7 @@ def profile(field: Sequence[Solver], times: Array) -> Drawing:
 
 experiment = Case(
     name="league",
-    summary="every installed solver on contact problems, judged alike",
+    summary="all installed solvers on the same contact problems, checked by one judge",
     presets={"default": Config()},
     simulate=run,
     rehearsals=lambda: [Config(random=2, hostile=2)],

@@ -115,7 +115,7 @@ def run(config: Config, progress: Progress) -> Results:
 
 experiment = Case(
     name="scaling",
-    summary="time of inverse dynamics by number of contacts (Zapolsky & Drumwright 2017)",
+    summary="computing time of inverse dynamics against the number of contacts (Zapolsky & Drumwright 2017)",
     presets={
         "default": Config(),
         "paper": Config(robot="links", contacts=(1, 2, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40), samples=50),

@@ -302,7 +302,7 @@ def run(config: Config, progress: Progress) -> Results:
 
 experiment = Case(
     name="slip-control",
-    summary="a soft gripper lets a bar pitch: contact patches under SAP",
+    summary="a soft gripper lets a bar pitch: contact patches with SAP",
     presets={
         "default": Config(),
         "short": Config(periods=1),

@@ -173,7 +173,7 @@ def run(config: Config, progress: Progress) -> Results:
 
 experiment = Case(
     name="sphere-stack",
-    summary="stacks of steel spheres: stability, penetration, time",
+    summary="stacks of steel spheres: stability, penetration, computing time",
     presets={
         "default": Config(),
         "paper": Config(sizes=(5, 10, 20, 40, 70, 100)),

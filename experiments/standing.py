@@ -451,7 +451,7 @@ def _of(rows: list[dict[str, Any]], package: str, situation: str, key: str) -> f
 
 experiment = Case(
     name="standing",
-    summary="a standing quadruped under idcontrol, TSID, Pinocchio and MuJoCo",
+    summary="torques of idcontrol, TSID, Pinocchio and MuJoCo for a standing quadruped",
     presets={"default": Config()},
     simulate=run,
     rehearsals=lambda: [Config()],

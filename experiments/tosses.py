@@ -319,7 +319,7 @@ def run(config: Config, progress: Progress) -> Results:
 
 experiment = Case(
     name="tosses",
-    summary="measured tosses of a cube against every plant (--set data=PATH)",
+    summary="measured tosses of a cube, compared with each contact law (--set data=PATH)",
     presets={"default": Config(), "fitted": Config(evaluations=0)},
     simulate=run,
 )

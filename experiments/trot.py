@@ -115,7 +115,9 @@ class WalkExperiment:
         return [WalkConfig(controller=name, mu=mu, duration_s=0.6) for mu in (0.1, np.inf) for name in names]
 
 
-experiment = WalkExperiment(name="trot", summary="a quadruped trots between waypoints, or on command", presets=PRESETS)
+experiment = WalkExperiment(
+    name="trot", summary="a quadruped trots between waypoints, or follows velocity commands", presets=PRESETS
+)
 
 
 def _goals(scene: WalkScene) -> dict[str, Any]:

@@ -329,14 +329,14 @@ lift = Case(
 )
 walk = Case(
     name="walk",
-    summary="a humanoid walks, or a quadruped trots, by whole-body tasks",
+    summary="a humanoid walks, or a quadruped trots, with whole-body tasks",
     presets={"default": WALK, "trot": TROT},
     simulate=run,
     adapt=by_feet,
 )
 push = Case(
     name="push",
-    summary="a pushed humanoid or quadruped keeps its balance, by steps if need be",
+    summary="a humanoid or quadruped is pushed and keeps its balance, with steps if necessary",
     presets={"default": PUSH},
     simulate=run,
 )
