@@ -30,8 +30,8 @@ TRIAL_STEPS = 10
 """Number of steps of a timed trial, as in the paper."""
 
 SHARED = "theory/no_slip.md#what-a-simulation-gains"
-"""The section on why ratios of simulation times differ from the ratios in the paper: the time of the rest of each
-simulation dilutes them."""
+"""The section that derives why ratios of simulation times differ from the paper: the rest of each simulation takes
+time, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +69,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         side_m: Side of every box; grippers are boxes of the same size.
         density_kg_m3: Density of the boxes.
         squeeze_n: Force of each gripper.
-        copies: How often each corner of a face is listed, always as the same contact; the paper's simulator lists it
-            with three normals.
+        copies: Number of times that each corner of a face is listed, always as the same contact. The paper's simulator
+            lists a corner with three normals.
         mu: Friction coefficient of ``coulomb-lcp``, as in the paper; the no-slip models have none.
         steps: Number of steps of a run.
         step_s: Time step.

@@ -35,7 +35,7 @@ class Case:
         simulate: Runs a configuration; raises `InputError` for an unusable configuration.
         rehearsals: Returns configurations of short runs that together compile and cache every kernel; an empty sequence
             if the case needs data files.
-        adapt: Returns the configuration that runs, and that the record holds, from the user's.
+        adapt: Converts the user's configuration to the configuration that runs and is recorded.
     """
 
     name: str

@@ -1,9 +1,9 @@
 """Torque chatter: a base sways over fixed feet, with noise on the desired joint accelerations.
 
-Zapolsky & Drumwright 2017, Figs. 6 and 15; math.md, section 6.4. Four feet stand, so that many different contact forces
-give the same motion, and the footholds never quite allow the noisy demand. If a controller's forces jump between
-equally good answers, its torque jumps; 0.2 N m in a millisecond counts as a jump. With a good controller only the noise
-itself remains, which enters the torque through the inertia.
+Zapolsky & Drumwright 2017, Figs. 6 and 15; math.md, section 6.4. Four feet stand, so many different contact forces
+cause the same motion, and the noisy demand is never quite consistent with the footholds. If a controller's forces jump
+between equally good answers, its torque jumps. A change of 0.2 N m in a millisecond counts as a jump. With a good
+controller, torques only contain the noise itself, multiplied by the inertia.
 
 A second part compares stage I alone with both stages on the states of a trot, with increasing friction and motors
 without limits: only friction then bounds the internal forces of stage I (docs/theory/dissipation.md).

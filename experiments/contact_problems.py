@@ -1,8 +1,8 @@
 """Random contact problems solved by every model and solver: counts of solved, unsolved and wrong answers.
 
-Answers that are called solved are checked by `idcontrol.judge.missed`, from the problem alone. A forward problem whose
-gaps are not negative always has a solution (math.md, sections 5.1 and 7.3), so reporting it unsolved is an error. In an
-inverse problem prescribed velocities may press bodies into each other. For an unsolved inverse problem a linear
+`idcontrol.judge.missed` checks every answer that a solver reports as solved, from the problem alone. A forward problem
+whose gaps are not negative always has a solution (math.md, sections 5.1 and 7.3), so reporting it unsolved is an error.
+In an inverse problem prescribed velocities may press bodies into each other. For an unsolved inverse problem a linear
 program, independent of the solvers, looks for a certificate that no velocity of the free bodies keeps all contacts
 apart. Without a certificate, all contact modes are searched (`idcontrol.solvers.modes`). The search grows exponentially
 with the number of coupled contacts; if it reaches its limit, the problem counts as undecided.
@@ -46,8 +46,8 @@ from idcontrol.types import Array, Status
 MODE_NODES: Final = 100_000
 """Quadratic programs that the search over contact modes may spend on up to `MODE_CONTACTS` contacts."""
 MODE_CONTACTS: Final = 14
-"""Up to this many coupled contacts, the search decides nearly all problems. With more contacts it decides few, so its
-limit falls with the cube of their number: the time of a quadratic program grows as fast."""
+"""Number of coupled contacts up to which the search decides nearly all problems. With more contacts it decides few. So
+its limit falls with the cube of their number, as fast as the time of a quadratic program grows."""
 SO_FAR_EVERY: Final = 500
 """Number of problems after which ``so-far.json`` is written again, so that an interrupted run leaves its counts."""
 
@@ -96,13 +96,12 @@ class Tally:
     Attributes:
         problems: All problems.
         solved: Answers that obey the law.
-        of_these_later: Solved problems that took a second attempt, and were solved exactly (`StepSolution.note`).
+        of_these_later: Solved problems that needed a second attempt but were solved exactly (`StepSolution.note`).
         of_these_regularized: Solved problems whose diagonal was regularized.
         wrong: Answers that were called solved and violate the law.
         no_solution_proved: Not solved, and shown to have no solution.
         missed: Not solved, and shown to have a solution.
-        beyond_double: Not solved because rounding to double precision alone violates the tolerance (function
-            `beyond_double`).
+        beyond_double: Not solved: rounding to double precision alone exceeds the tolerance (function `beyond_double`).
         undecided: Not solved, and unknown whether a solution exists.
         undecided_contacts_min: Contacts in the largest island of the smallest undecided problem; 0 if all are decided.
         worst_residual: Largest violation of an answer reported as solved.

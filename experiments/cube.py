@@ -32,10 +32,10 @@ SIGNS: Final = np.array([[x, y, z] for x in (-1.0, 1.0) for y in (-1.0, 1.0) for
 """Corners of a cube of half width 1."""
 
 CLEAR_M = 2e-3
-"""The cube flies while its lowest corner is higher than this: ten times the error of the record."""
+"""Height of the lowest corner above which the cube flies, ten times the error of the record."""
 
 FLIGHT_ROWS = 16
-"""At most this many rows of flight give the state before contact."""
+"""Largest number of rows of flight from which the state before contact is fitted."""
 
 LEAST_ROWS = 6
 """Minimum number of rows in flight for an estimate of accelerations."""
@@ -47,7 +47,7 @@ NEWTON_STEPS = 5
 """Newton iterations for the instant of touch between two rows."""
 
 ALONE_M = 12e-3
-"""A single corner hits if the second lowest is higher than this."""
+"""Height of the second lowest corner above which a single corner hits."""
 
 
 class Cube(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -88,7 +88,7 @@ class Track:
     orientation: Array
 
     def flight(self) -> int:
-        """Number of rows before a corner reaches the board, or would reach it at the velocity of the two rows before.
+        """Number of rows before a corner reaches the board, measured or extrapolated from the previous two rows.
 
         The extrapolation finds a cube that hits and rebounds between two rows. The half width is taken from the source,
         as the scale is not known yet.
@@ -104,7 +104,7 @@ RESTING_ROWS: Final = 15
 RESTING_M_S: Final = 0.02
 """Largest speed of a corner of a resting cube [m/s]."""
 TAKEN_M: Final = 0.01
-"""A resting cube that moves by more than this has been picked up [m]."""
+"""Motion above which a resting cube has been picked up [m]."""
 
 STATED: Final = Cube()
 """The cube as the source states it."""

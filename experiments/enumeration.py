@@ -286,7 +286,7 @@ def trot_row(mu: float, searches: Sequence[tuple[float, int, bool]]) -> dict[str
 
 
 def trot_findings(rows: Sequence[dict[str, Any]]) -> list[Finding]:
-    """Return whether the search proves its answer within a small part of a control period."""
+    """Return a finding: the search proves its answer within a small part of a control period."""
     return [
         Finding(
             f"trot_{row['mu']}_{name}_us",

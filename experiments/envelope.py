@@ -1,8 +1,8 @@
-"""How far each controller can be pushed: the largest speed, push, load and error that its robot survives, by bisection.
+"""Limits of each controller: the largest speed, push, load and error that its robot survives, by bisection.
 
 A walk survives if it completes its task (`completed`). Every limit is bracketed by an easy and a hard case, and the
-bracket is halved `HALVINGS` times. Bisection assumes that a robot that fails in one case fails in every harder one. A
-controller that survives the hard case has no limit within the bracket.
+bracket is halved `HALVINGS` times. Bisection assumes that a failing robot also fails in every harder case. A controller
+that survives the hard case has no limit within the bracket.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from idcontrol.types import Array
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A number from a run, with the paper's number.
+    """A number from a run, compared with the paper's number.
 
     Fields that are the same in every run come from the experiment's table, ``paper/EXPERIMENT.toml`` (`described`).
 

@@ -113,8 +113,8 @@ FEWEST, FEW, MANY = 8, 40, 80
 80", and few bodies for the geodesic interior point."""
 
 SAME = 1e-2
-"""Largest median distance from SAP's answer: times are compared only between equal answers. Castro et al. 2022 print no
-such number."""
+"""Largest median distance from SAP's answer at which times are compared: only equal answers count. Castro et al. 2022
+print no such number."""
 
 
 def in_heaps(results: Heaps, bodies: int) -> list[Finding]:

@@ -28,8 +28,8 @@ POSE = 7
 """Number of coordinates of the box's pose, which is last in a configuration."""
 
 DROPPED_SIDES = 0.5
-"""A box that has moved in the hand by more than this share of its side is dropped: the fingertips no longer touch
-it."""
+"""Motion of the box in the hand above which it counts as dropped, as a fraction of its side: the fingertips no longer
+touch it."""
 
 INSTANTS = 16
 """Number of instants of a swing's period at which `_check` tests whether the hand can hold the box."""
@@ -43,7 +43,7 @@ PAPER_DROP_S = 1.5
 FIG_18 = "Zapolsky & Drumwright 2017, Fig. 18"
 
 NO_SLIP_MU = 100.0
-"""From this friction coefficient on, contacts did not slip in the original simulator."""
+"""Friction coefficient from which contacts did not slip in the original simulator."""
 
 PRESETS = {
     "default": GraspConfig(),

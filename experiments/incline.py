@@ -30,7 +30,7 @@ MODULUS_PA, FOOT_RADIUS_M = 1e11, 0.01
 """Young's modulus of the ramp and radius of the box's round feet, for the constraint model."""
 
 THRESHOLD_OFFSET = 1e-4
-"""Friction is tried this far below and above the value that just holds the box."""
+"""Distance of the tried friction coefficients below and above the value that just holds the box."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

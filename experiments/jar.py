@@ -48,7 +48,8 @@ PAPER_VELOCITIES, PAPER_MOMENTUM_ERROR, PAPER_CONTACTS = 160, 1e-3, 200
 section X-E."""
 
 LIFTED_M, AWAY_M = 0.05, 0.1
-"""The jar is lifted if its foot is this high, and open if its lid is this far from its seat [m]."""
+"""Height of its foot above which the jar is lifted, and distance of its lid from the seat above which it is open
+[m]."""
 
 SEATED_M, BACK_M, UPRIGHT_RAD = 2e-3, 0.02, np.radians(2.0)
 """Largest distance of a closed lid from its seat [m], and of the jar from its first place [m]; largest tilt of the jar

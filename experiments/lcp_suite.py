@@ -37,7 +37,7 @@ OPEN_QUESTION: Final = "theory/acceleration.md#the-papers-table"
 METHODS: Final = ("lemke", "interior_point")
 """The methods that the table compares."""
 PAPER_PIVOTS: Final = 100
-"""Pivots after which the paper gave up Lemke's method (Trinkle et al. 1997, section 6)."""
+"""Number of pivots after which the paper stopped Lemke's method (Trinkle et al. 1997, section 6)."""
 PAPER_STEPS: Final = 300
 """Steps after which the paper gave up the interior point."""
 MOST_SLIDING: Final = 10

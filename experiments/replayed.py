@@ -15,7 +15,7 @@ from idcontrol.scenes.replay import Replayed
 
 
 class ReplayConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked.
+    """The settings of a replay.
 
     Attributes:
         run: Folder of the walk.

@@ -59,7 +59,7 @@ TIMED_S = 10.0
 """Length of the walks that Drumwright 2015 times."""
 
 SAVES = "theory/no_slip.md#what-a-simulation-gains"
-"""Why a walk saves less time here than in the paper."""
+"""The section that derives why a walk saves less time here than in the paper."""
 
 drumwright_shell: plants.Factory = plants.stepping(dissipation.solve)
 """Return the plant ``dissipation`` without its compiled step, as the models of Drumwright 2015 have none."""

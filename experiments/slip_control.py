@@ -31,11 +31,13 @@ from idcontrol.models.step import StepProblem
 from idcontrol.types import Array, Booleans, Integers, Status
 
 SPEED_OF_SLIP = 1e-2
-"""Above this speed the bar slips; below, it creeps [rad/s]."""
+"""Speed above which the bar slips instead of creeping [rad/s]."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of the case. Step, forces, period and duty come from the paper, which does not describe gripper and bar.
+    """Settings of the case.
+
+    Step, forces, period and duty come from the paper; it does not describe gripper and bar.
 
     Attributes:
         step_s: Time step.

@@ -2,8 +2,8 @@
 
 The robot is at rest on point feet; the demanded acceleration is zero, or lifts a foot. idcontrol and TSID choose
 torques and forces together. MuJoCo's ``mj_inverse`` and Pinocchio's ``contactInverseDynamics`` compute the forces from
-the deformation of a soft ground, so they start from a robot at rest in that ground. The same code then checks every
-answer against rigid contact with Coulomb friction.
+the deformation of a soft ground, so they start from a robot at rest in that ground. One judge then checks every answer
+against rigid contact with Coulomb friction.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Situation(NamedTuple):
-    """A question: which torques accelerate the robot, at rest in `q`, by `a`?
+    """A situation of a robot at rest in `q`; the packages compute torques that accelerate it by `a`.
 
     Attributes:
         name: Name.

@@ -31,7 +31,8 @@ POINT_M = 1e-4
 """Radius of the spheres at the corners, which third-party engines need [m]."""
 
 RESTS, RESTING_ROWS = 1e-3, 3
-"""A cube slower than this [m/s and rad/s] for this many rows is at rest: the simulation stops."""
+"""Speed [m/s and rad/s] and number of rows: a cube slower than this for so many rows is at rest, and the simulation
+stops."""
 
 LOST_M = 1.0
 """Error of a toss whose simulation diverges, for the fit [m]."""

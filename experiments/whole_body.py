@@ -27,14 +27,13 @@ from idcontrol.scenes.whole_body import Push, WholeBodyConfig, WholeBodyScene
 from idcontrol.types import TOUCHING_N, Array, Booleans, ContactForces
 
 FALLEN_SHARE: Final = 0.6
-"""A machine whose base is below this share of the height that its reference asks for has fallen."""
+"""Height of the base, as a fraction of its reference height, below which a machine has fallen."""
 JUMP_SHARE: Final = 0.25
 """Largest jump of a torque from tick to tick, relative to its limit, except while a push is absorbed."""
 ABSORBS_S: Final = 0.005
 """Time from a push in which torques may jump, since the push changes the velocity in one tick [s]."""
 SLIPPED_M: Final = 0.02
-"""A standing foot has slipped if a corner has moved farther than this along the ground [m]. Rolling does not count as
-slip."""
+"""Motion of a corner along the ground above which a standing foot has slipped [m]. Rolling does not count as slip."""
 DRAWN_EVERY: Final = 20
 """Number of rows of the record per drawn point."""
 LANDING_S: Final = 0.03
@@ -226,7 +225,7 @@ def findings(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Finding
 
 
 def settled(stands: Booleans, settles: int) -> Booleans:
-    """True where a foot has stood for more than `settles` rows; the shape is that of `stands`, (rows, n)."""
+    """True where a foot has stood for more than `settles` rows; shape (rows, n), like `stands`."""
     out = stands.copy()
     for k in range(1, settles + 1):
         out[k:] &= stands[:-k]

@@ -1,4 +1,4 @@
-"""Righting of the base by the standing legs, in addition to the level reference (planner.md 6)."""
+"""Feedback on the tilt of the base through the standing legs, in addition to the level reference (planner.md 6)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Balance:
     damping_1_s: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse gains that would tip the robot over."""
+        """Reject gains that would tip the robot over."""
         for name in ("stiffness_1_s2", "damping_1_s"):
             if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= 0.0):
                 raise InputError(f"balance {name} is {getattr(self, name)}; it must be zero or positive")

@@ -26,7 +26,7 @@ class BaseReference(NamedTuple):
         rate: Accelerations of the coordinates, shape (4,) [m/s², rad/s²].
         sway: Displacement of the base in a swaying gait (ahead, left, up, roll, pitch) with first and second time
             derivatives, shape (3, 5) [m, m, m, rad, rad; s]. Pose, twist and rate contain the displacements.
-        extent: Share of the sway that has built up, with its derivatives, shape (3,) [-; s].
+        extent: Fraction of the sway that has built up, with its first and second time derivatives, shape (3,) [-; s].
         goal: Goal of the correction: x, y and heading, shape (3,) [m, m, rad].
     """
 
@@ -49,8 +49,8 @@ class Push(NamedTuple):
     Attributes:
         acceleration: Acceleration of the coordinates of `BaseReference.sway` by a force m g/n at each foot, shape (5,
             n) [m/s², rad/s²].
-        reaction: Roll and pitch of the base in reaction to a leg, per displacement of the foot of that leg relative to
-            the base, shape (n, 2, 3) [rad/m].
+        reaction: Roll and pitch of the base per displacement of a foot relative to the base, due to the reaction of its
+            leg, shape (n, 2, 3) [rad/m].
     """
 
     acceleration: Array
@@ -98,8 +98,8 @@ def follow_machine(position: Array, yaw: float, lead: Array, base: BaseReference
 def follow_feet(dt: float, nominal: Array, feet: Array, goal: Array) -> None:  # pragma: no cover - compiled
     """Move the goal of a standing robot, at the rate `LEASH`, to the pose at which its planned feet are nominal.
 
-    Standing legs hold the base in its reference pose relative to the planned feet. If the goal were the measured base,
-    encoder biases or creeping feet would make reference and base drift away together.
+    Standing legs hold the base in its reference pose relative to the planned feet. With the measured base as the goal,
+    encoder biases or creeping feet would make reference and base drift together.
 
     Args:
         dt: Time since the last tick [s].
@@ -184,9 +184,9 @@ def sway_base(
 
     A foot that stands for D T pushes up with ``m g/n · π/(2D) sin πu``, where u is the elapsed share of its stance; the
     average over a cycle is m g/n. The deviation from m g/n accelerates the base; the motion is its double integral with
-    mean zero. In addition the base rotates against the swinging legs. The motion builds up within a cycle, before any
-    foot lifts: all feet together can set the base in motion, but the first stance feet alone could not hold it level.
-    The motion also fades within a cycle.
+    mean zero. In addition, the base rotates against the swinging legs. The motion builds up within a cycle, before any
+    foot lifts. All feet together can start this motion, whereas the first stance feet alone could not hold the base
+    level. The motion also fades within a cycle.
 
     Args:
         phase: Time since the gait began, in cycles [-].
@@ -265,8 +265,8 @@ def command_base(
 
     The goal g is the measured pose of a walking robot, or the pose over the feet of a standing robot.
 
-    a_r omits the derivative of the correction k_l (g - x_r), since it would pass measured velocities, with their jumps
-    at touchdown, directly into torque. The height follows the mean ground under the feet with critical damping, so that
+    a_r omits the derivative of the correction k_l (g - x_r): it would pass the jumps of measured velocities at
+    touchdown directly into the torque. The height follows the mean ground under the feet with critical damping, so that
     steps in the ground move the base smoothly.
 
     Args:

@@ -1,8 +1,8 @@
-"""Steps that catch a pushed machine; the divergent component of motion determines where and when it steps.
+"""Steps that catch a pushed machine: the divergent component of motion ξ determines their places and times.
 
-While the zero-moment point p is at rest, the component ξ moves away from it, ``ξ(T) = p + (ξ - p) e^{ωT}``; the machine
-comes to rest if p follows ξ. If p can follow ξ within the soles, the machine leans on their edge; otherwise it steps
-(Koolen, de Boer, Rebula, Goswami & Pratt 2012, Capturability-based analysis and control of legged locomotion).
+While the zero-moment point p is at rest, ξ moves away from p, ``ξ(T) = p + (ξ - p) e^{ωT}``. The machine comes to rest
+if p follows ξ. If p can follow ξ within the soles, the machine leans on their edge; otherwise it steps (Koolen, de
+Boer, Rebula, Goswami & Pratt 2012, Capturability-based analysis and control of legged locomotion).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from idcontrol.types import Array
 SOONEST: Final = 0.75
 """Minimum duration of a hurried step, relative to the planned time of single support."""
 LAST_S: Final = 0.1
-"""A landing is no longer moved if it is due within this time [s]."""
+"""Time before a landing from which the landing is no longer moved [s]."""
 SOONER_S: Final = 0.02
 """Interval between the landing times that are compared [s]."""
 APART: Final = 0.8
@@ -115,7 +115,7 @@ def on_the_spot(walk: Steps, feet: Array, groups: Sequence[tuple[int, ...]], beg
 
 
 def leant(feet: Array, corners: Array, plan: DcmPlan, t: float, com: Motion) -> DcmPlan | None:
-    """Return a motion that brings a standing machine to rest without a step; None if its soles are too small for this.
+    """Return a motion that brings a standing machine to rest without a step; None if its soles are too small.
 
     Args:
         feet: Positions (x, y, yaw) of the n feet, shape (n, 3).

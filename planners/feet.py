@@ -25,11 +25,11 @@ FREEZE = 0.75
 """Share of a swing after which its foothold no longer changes [-]."""
 
 LATE_GAP = 1e-3
-"""A foot that no longer descends counts as landed up to this height above the expected ground [m], or if it is
-`BLOCKED`."""
+"""Height above the expected ground up to which a foot that no longer descends counts as landed [m]; higher, only a
+`BLOCKED` foot does."""
 
 BLOCKED = 5e-4
-"""A foot that hardly descends (`HELD`) counts as blocked by an obstacle if it is this far above its target [m]."""
+"""Height above its target from which a foot that hardly descends (`HELD`) counts as blocked by an obstacle [m]."""
 
 HELD = 0.1
 """Largest descent speed of a blocked foot, as a share of the touchdown speed [-]."""
@@ -38,7 +38,7 @@ LATE_DEPTH = 0.01
 """Depth below the expected ground to which a late foot searches [m]."""
 
 TOUCH_GAP = 2e-4
-"""A foot that stops descending early counts as landed if it is closer to the expected ground than this [m]."""
+"""Distance from the expected ground below which a foot that stops descending early counts as landed [m]."""
 
 SETTLE_S = 0.03
 """Time after touchdown in which a foot measures the height of the ground [s]."""
@@ -50,7 +50,7 @@ BRAKING = 5e-3
 """Time constant for stopping a foot that slides at landing [s]."""
 
 STANDING, SWINGING, LATE = 0, 1, 2
-"""Phases of a foot; a late foot is due to stand but has not touched the ground."""
+"""Phases of a foot. A late foot is due to stand but has not yet touched the ground."""
 
 
 class Ground(Protocol):
@@ -153,7 +153,7 @@ class FootPlan(NamedTuple):
 
 @njit(cache=True, inner=True)
 def lifts_too_early(t: float, gait: Gait, timing: Timing, plan: FootPlan) -> bool:  # pragma: no cover - compiled
-    """True if a standing foot is due to lift, but a foot that should replace it is still searching for the ground.
+    """True if a standing foot is due to lift while the foot that should replace it is still searching for the ground.
 
     Args:
         t: Time [s].
@@ -187,8 +187,8 @@ def notice_touchdowns(
     """Switch feet that have touched the ground early to stance, and record each foot's touchdown.
 
     In the last part of its swing, a foot counts as standing once it has stopped descending, either at the expected
-    ground or blocked above its target. Otherwise it would be dragged along the ground and pushed against it until its
-    planned touchdown. Touchdowns are recorded even after the end of their gait.
+    ground or blocked above its target. Without this rule, the foot would be dragged along and pushed into the ground
+    until its planned touchdown. Touchdowns are recorded even after the end of their gait.
 
     Args:
         t: Time [s].
@@ -416,12 +416,12 @@ def move_feet(
     """Advance the planned feet by `dt` (planner.md 4.2, 4.4).
 
     A standing foot keeps its touchdown point (its anchor), which moves as the sphere of the foot rolls. It keeps its
-    measured height, even if map and sensors disagree. The next step of the foot is planned with the same offset from
-    the map, since a constant sensor error misplaces a foot equally at each touchdown. If the foot slides at landing,
-    its leg stops it within milliseconds. A swinging foot follows the arch plus one quintic per axis from the current
-    plan to the landing point; the quintic is replanned at every call and starts with the current velocity and
-    acceleration. A foot that is due to land continues downwards at touchdown speed until it stops descending, at most 1
-    cm below the expected ground.
+    measured height, even if map and sensors disagree. The next step of the foot uses the same offset from the map,
+    since a constant sensor error misplaces a foot equally at each touchdown. If the foot slides at landing, its leg
+    stops it within milliseconds. A swinging foot follows the arch plus one quintic per axis from the current plan to
+    the landing point; the quintic is replanned at every call and starts with the current velocity and acceleration. A
+    foot that is due to land continues downwards at touchdown speed until it stops descending, at most 1 cm below the
+    expected ground.
 
     Args:
         dt: Time since the last call [s].

@@ -13,8 +13,8 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Booleans
 
 _ROUNDING = 1e-9
-"""Share of a period by which events are advanced. A tick exactly at an event then belongs to the next phase despite
-rounding."""
+"""Fraction of a period by which events are advanced, so that a tick exactly at an event belongs to the next phase
+despite rounding."""
 
 
 class Timing(NamedTuple):

@@ -10,9 +10,9 @@ within T_sw. Three arguments bound the stride:
 
 In all three a shorter stance allows higher speed, as in animals: T_sw is constant and T_st shrinks, down to the
 smallest duty with the same minimum number of stance feet. If the joints are too slow for this, the swing is also
-stretched and the step lowered. The turn of a stride is limited because feet swing along a chord. The acceleration in a
-curve is limited by the command's limit. If even the best stride cannot follow, v and ω are reduced by the same factor,
-so that the path keeps its curvature.
+stretched and the step lowered. The turn in a stride is limited, since feet swing along a chord. The acceleration in a
+curve must obey the limit of the command. If even the best stride is too slow, v and ω are reduced by the same factor,
+which preserves the curvature of the path.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ REACH_SHARE = 0.8
 """Share of a foot's reach that a planned stance covers [-]; capture steps and the lag of the base use the rest."""
 
 STEADY, UNSTEADY = 0.03, 0.15
-"""Tilts of the base in a level gait: above the first the robot slows down, above the second it stops [rad]. A fast trot
-may lean farther sideways with every step; it recovers when it slows down."""
+"""Tilts of the base in a level gait above which the robot slows down, and above which it stops [rad]. A fast trot may
+lean farther sideways with every step; it recovers by slowing down."""
 
 SMOOTHED_S = 0.01
 """Time constant of the average tilt [s]."""
@@ -77,8 +77,8 @@ STRETCHES = 5
 """Number of tried durations of a swing, from the gait's duration to twice as long."""
 
 LEAST_GRIP = 2.0 / 3.0
-"""A leg reaches a point with a margin if the smallest singular value of its Jacobian is at least this share of the
-value at home [-]."""
+"""Smallest singular value of a leg's Jacobian, as a fraction of its value at home, at which a point counts as within
+reach [-]."""
 
 MAKING_UP = 1.0
 """Speed at which a joint reference follows a jump of its plan [rad/s]: 1 mrad in a period of 1 ms."""
@@ -363,7 +363,7 @@ def _fits(
 def adopt_stride(
     t: float, dt: float, new: tuple[float, float, float], gait: Gait, stride: Stride, timing: Timing
 ) -> None:  # pragma: no cover - compiled
-    """Change the stride in a tick with a touchdown and no foot in the air, so that no swing changes its duration.
+    """Change the stride, only in a tick with a touchdown and no foot in the air, so that no swing changes its duration.
 
     Args:
         t: Time [s].
@@ -389,7 +389,7 @@ def adopt_stride(
 
 @njit(cache=True, inner=True)
 def _in_the_air(dt: float, timing: Timing) -> bool:  # pragma: no cover - compiled
-    """True if a foot is in swing and has not just lifted off."""
+    """True if a foot is in swing, except a foot that lifted off within the last `dt`."""
     return bool(timing.since_liftoff.max() >= dt)  # since_liftoff is zero in stance
 
 

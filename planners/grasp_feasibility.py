@@ -1,4 +1,4 @@
-"""Grasp feasibility: can a hand hold a body throughout a planned motion, within friction and torque limits?
+"""Grasp feasibility: decides if a hand can hold a body throughout a planned motion, within friction and torque limits.
 
 At each instant of the plan the body moves with the hand. This determines all accelerations, hence
 
@@ -128,7 +128,7 @@ def grip_needed(plan: Sequence[GraspLoad], mu: float, fingers: Booleans, limit: 
 def least_friction(plan: Sequence[GraspLoad], grip: float, fingers: Booleans, limit: Array) -> float:
     """Return the smallest friction with which finger torques of at most `grip` hold the body throughout a plan.
 
-    With more friction the necessary grip never grows, so bisection applies.
+    The necessary grip never grows with friction, so the friction is found by bisection.
 
     Returns:
         The friction coefficient; inf if none up to `MU_LARGEST` suffices.

@@ -9,8 +9,8 @@ motion,
 
 Hence a grip can be added to the command of any controller (`GrippingController`). If the controller's forces f lie
 inside the friction cones, so does f + f₀, and each normal force is at least the grip. τ₀ is zero at joints that carry
-the whole hand. A controller that computes contact forces needs the grip only as a margin: its contact model increases
-the forces with the acceleration of the body.
+the whole hand. A controller that computes contact forces needs the grip only as a margin, since its contact model
+already increases the forces with the acceleration of the body.
 
 The original program (Zapolsky & Drumwright 2017) put each finger target 0.01 rad inside the box and prescribed the
 closing of all eleven joints. Two rigid fingers cannot close on a rigid box: this inverse dynamics has no solution, and

@@ -2,7 +2,7 @@
 
 Stance feet are planned relative to the reference base; the joint error of a standing leg is then the pose error of the
 base. Swinging and late feet are planned relative to the measured base; their joint error is then the tracking error of
-the foot. Vectors without a suffix are in the world frame, those with ``_B`` in the axes of the base.
+the foot. Vectors without a suffix are in the world frame; vectors with ``_B`` are in the axes of the base.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def reach_feet(
     measured: Measured,
     leg_plan: LegPlan,
 ) -> None:  # pragma: no cover - compiled
-    """Compute joint angles that bring the feet to their plan, ``p_B = Rᵀ(p - x)``, or as close to it as they reach.
+    """Compute joint angles that bring the feet as close as possible to their plan, ``p_B = Rᵀ(p - x)``.
 
     Args:
         legs: The legs.

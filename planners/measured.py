@@ -1,6 +1,6 @@
 """The measured motion of base and feet.
 
-Vectors without a suffix are in the world frame, those with ``_B`` in the axes of the base.
+Vectors without a suffix are in the world frame; vectors with ``_B`` are in the axes of the base.
 """
 
 from __future__ import annotations

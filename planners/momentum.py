@@ -1,7 +1,7 @@
 """A base that moves with the reaction of swinging legs: constant momentum, not constant speed (planner.md 3.3).
 
-Swinging legs push the base horizontally with several times the friction force at a coefficient of 0.1. The momentum is
-therefore prescribed: the planar motion u = (v_x, v_y, ω) of the base solves
+Swinging legs push the base horizontally, with several times the friction force available at μ = 0.1. So the momentum is
+prescribed instead of the speed: the planar motion u = (v_x, v_y, ω) of the base solves
 
     A_g (u, q̇(u)) = h_cmd,        q̇_i(u) = J_i⁻¹ ṗ_i - D_i u,        D_i = J_i⁻¹ [e_x, e_y, e_z × p_i]
 

@@ -2,9 +2,9 @@
 
 Goals are relative to the base, so the planner does not depend on the robot's position. Standing feet integrate the
 commanded velocity open loop. Swinging feet follow cubic splines and ignore the measured velocity. Joint velocities and
-accelerations come from a pseudo-inverse. It also demands that the shank does not rotate, and omits J̇q̇; finally the
-velocity goal is set to zero. A comparison with `trot.TrotPlanner` shows the value of each correction; do not build on
-this planner.
+accelerations come from a pseudo-inverse. The pseudo-inverse also demands that the shank does not rotate, and omits
+J̇q̇. Finally the velocity goal is set to zero. A comparison with `trot.TrotPlanner` shows the value of each correction;
+do not build on this planner.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class _Parts(NamedTuple):
 
 
 class PaperPlanner:
-    """The original trot; it is reset and called like `trot.TrotPlanner`.
+    """The original trot, with the interface of `trot.TrotPlanner`.
 
     `Reference.base_position` and `base_yaw` are the measured pose at nominal height, as this planner has no reference
     for the base. After `gait.start_s` the robot never stands: at zero command it trots on the

@@ -194,7 +194,7 @@ class Rise:
         return Posture(course.angles.copy(), course.speeds.copy(), carrying(contacts), miss)
 
     def problem(self, joints: Array) -> str:
-        """Return why a robot at `joints` (a,) [rad] cannot stand up, in one line; "" if it can.
+        """Return the reason why a robot at `joints` (a,) [rad] cannot stand up, in one line; "" if it can stand up.
 
         During the whole motion, joints must stay within their limits, feet must follow their lines, and motors must
         carry the robot.

@@ -387,7 +387,7 @@ class TrotPlanner:
         asked[0], asked[1], asked[2] = target  # assigning a slice would take four times as long
         stops, changes = not self.standing and not command.walk, command.walk and gait is not self._asked
         if changes or t < self._settles:
-            target = REST  # feet that waited for each other would lag
+            target = REST  # feet that wait for each other would lag behind
         if self._plan_base(record, t, dt, target, stops, changes):
             if gait is not None and changes:
                 self._asked = gait
@@ -435,8 +435,8 @@ class TrotPlanner:
     def _relocate(self) -> None:
         """Move the plan of a standing robot (feet and base) to the measured pose, without moving a joint.
 
-        If a standing robot is moved, or its estimate jumps, the correction of the base would otherwise pull it off its
-        feet.
+        Without this update, the correction of the base would pull the robot off its feet after it is moved or its
+        estimate jumps.
         """
         base, plan, measured, ground = self.base, self.plan, self._parts.measured, self._parts.ground
         turn = wrap(heading(measured.rotation) - base.pose[3])
@@ -463,7 +463,7 @@ class TrotPlanner:
         return max(least, self.gait.period_s) if self.gait.sways else least
 
     def _first_lift(self, gait: Gait) -> tuple[float, ...]:
-        """Return the touchdowns of a gait, shifted so that the feet that lag most step first."""
+        """Return the touchdowns of a gait, shifted so that the most lagging feet step first."""
         parts, touchdown = self._parts, np.array(gait.touchdown)
         v = self.command[:2]
         c, s = np.cos(self.base.pose[3]), np.sin(self.base.pose[3])

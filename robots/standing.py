@@ -19,11 +19,11 @@ GRAVITY = 9.81
 MU = 0.6
 """Friction coefficient with which a robot must be able to stand: rubber on a dry floor."""
 LEAST_LEAN_RAD = 0.02
-"""A robot that tips over at a smaller lean than this cannot stand: no controller holds its base still enough."""
+"""Smallest lean at which a standing robot may tip over [rad]. No controller holds a base more still."""
 MOST_LEAN_RAD = 0.15
-"""A robot that leans more than this at the end of a stance will fall. It counts as fallen at four times this lean."""
+"""Lean at the end of a stance above which a robot will fall. At four times this lean it counts as fallen."""
 ON_EDGE = 1e-3
-"""A centre of mass inside the support polygon counts as on its edge if it is closer to the edge than this [m].
+"""Distance from the edge of the support polygon below which a centre of mass inside counts as on the edge [m].
 
 For two feet `support_margin` is up to 0.2 mm too large, because it only samples `DIRECTIONS`."""
 MOST_RADIUS = 0.5
@@ -165,7 +165,7 @@ def stances(gait: Gait) -> list[tuple[Booleans, float]]:
 
 
 def _gait_problems(robot: Robot, system: System, com: Array) -> list[str]:
-    """Name the stance in which the robot tips over fastest; if none, the stance that exceeds torque limits most.
+    """Name the stance in which the robot tips over fastest, or else the stance that exceeds torque limits most.
 
     A point mass at height h, at the horizontal distance d from its support, tips by d/h (cosh(t √(g/h)) - 1) in time t.
     """

@@ -1,8 +1,8 @@
 """Read a URDF as XML and report all its problems before Pinocchio reads it.
 
 Pinocchio and urdfdom stop at the first error, report no line number, and accept invalid values, such as a zero axis or
-a negative mass. Document types and entities are refused: URDFs do not need them, and their expansion can fill the
-memory. Files far larger than any robot are refused before any computation.
+a negative mass. Document types and entities are rejected: URDFs do not need them, and their expansion can fill the
+memory. Files far larger than any robot are rejected before any computation.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""A policy that is not careful, with and without the torque filter: how far feet slide, and how often the robot falls.
+"""A careless policy with and without the torque filter: measures how far feet slide, and how often the robot falls.
 
 ::
 
     python -m idcontrol.experiments.examples.careless_policy 20
 
-The policy is a recorded trot whose joint targets have random errors, 50 times a second, in place of a learnt one.
-Drives follow the targets with the gains of the robot file.
+In place of a learnt policy, a recorded trot provides joint targets 50 times a second, with random errors. Drives follow
+the targets with the gains of the robot file.
 """
 
 from __future__ import annotations

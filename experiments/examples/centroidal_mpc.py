@@ -30,7 +30,7 @@ GAITS = {  # period [s], duty, lift [m], speed [m/s], lowered by [m], knot [s], 
     "go1": (0.4, 0.75, 0.05, 0.3, 0.0, 0.02, 20, (0.25, 0.75, 0.75, 0.25)),
 }
 COST, FORCE_COST = np.array([100.0, 100.0, 2e3, 10.0, 10.0, 40.0, 1e3, 1e3, 1e3]), 1.0
-"""Costs of errors of centre of mass, its velocity and angular momentum per mass; of forces that are no equal shares."""
+"""Costs of errors of the centre of mass, its velocity, and the angular momentum per mass; cost of unequal forces."""
 
 
 class CentroidalMpc:

@@ -1,4 +1,4 @@
-"""Play whole-body targets from a file through `idcontrol.mpc.Socket`, as from any MPC.
+"""Play whole-body targets from a file through `idcontrol.mpc.Socket`, in place of an MPC.
 
 ::
 

@@ -53,8 +53,8 @@ class TorqueParts:
     Attributes:
         switching: Changes within `SWITCH_S` of a contact change.
         internal: Other changes by internal forces, which are indeterminate, as they do not act on the base.
-        borne: Other changes by contact forces that act on the base: the demanded motion needs these forces, even if the
-            demand is inconsistent.
+        borne: Other changes by contact forces that act on the base. The demanded motion needs these forces, even if it
+            is inconsistent with the contacts.
         feedback: Other changes by the error feedback, including noise of the state.
         rest: Other changes by planned motion, bias, and the projection of the demand.
         turning_back: Share of the other changes that the next tick reverses (chatter).

@@ -36,10 +36,10 @@ FEASIBLE: Final = 1e-10
 ROUNDING: Final = 1e-15
 """Violation that rounding causes, relative to |y|."""
 DEPENDENT: Final = 1e-20
-"""A row of length one depends linearly on the active rows if |row⊥|² is below this."""
+"""Bound on |row⊥|² below which a row of length one counts as linearly dependent on the active rows."""
 SAME: Final = 1e-11
-"""A row that depends on the active rows agrees with them if it is violated by less than this times |y|. This is the
-noise in rows after whitening with a condition number of 1e8.
+"""Largest violation, relative to |y|, at which a row that depends on the active rows counts as consistent with them.
+This is the noise in rows after whitening with a condition number of 1e8.
 """
 DEPENDENT_EQUALITY: Final = 1e-16
 """Value of `DEPENDENT` for equalities, which carry the noise of earlier computations (math.md, section 13.4)."""
@@ -63,8 +63,8 @@ class Rows(NamedTuple):
     Attributes:
         columns: One row per column, so that one loop tests all rows, shape (k, p).
         offset: Constants of the rows, shape (p,).
-        tolerance: How far each row may miss its demand, in addition to 1e-15 |y|, shape (p,). `approach` raises it for
-            rows that depend on the active rows and contradict them by rounding only.
+        tolerance: Largest violation of each row's demand, in addition to 1e-15 |y|, shape (p,). `approach` raises it
+            for rows that depend on the active rows and contradict them by rounding only.
     """
 
     columns: Array
@@ -133,7 +133,7 @@ _NO_ANSWER: Final = RowLcpAnswer(
     SOLVED, 0, 0.0, ACTIVE_SET, np.empty(0), np.empty(0), np.empty(0), np.empty(0, dtype=np.int64)
 )
 _NO_EQUALITIES = np.int64(0)
-"""Zero as an array, because Numba compiles `smallest_norm_kernel` separately for a literal."""
+"""Zero as an array; with a literal zero, Numba would compile `smallest_norm_kernel` separately."""
 
 
 @njit(cache=True, inner=True, error_model="numpy", forceinline=True)
@@ -402,9 +402,9 @@ def _refine_multipliers(
 ) -> float:
     """Refine the multipliers z of the active rows, with residuals in doubled precision; return the last residual.
 
-    If rows are nearly dependent, multipliers are so large that rounding one of them moves y beyond the tolerance. The
-    rows are therefore factored again with the largest multipliers last. The largest multipliers are computed first and
-    rounded; each later multiplier compensates for the rounding of the earlier multipliers (Babai's nearest plane).
+    If rows are nearly dependent, multipliers are so large that rounding one of them moves y beyond the tolerance. So
+    the rows are factored again with the largest multipliers last. Back substitution computes and rounds the largest
+    multipliers first. Each later multiplier compensates for the rounding of the earlier ones (Babai's nearest plane).
     """
     y, z, factor, count = solution.y, solution.multipliers, solution.factor, solution.n_active
     active, upper, rest = factor.active, factor.upper, factor.rest

@@ -89,9 +89,9 @@ def _distance(row: Array, side: float, x: Array) -> tuple[float, float]:
 def qp_residual(program: QuadraticProgram, x: Array, u: Array, v: Array) -> float:
     """Compute the largest relative violation of the optimality conditions of a quadratic program.
 
-    The violation of a row is a distance relative to the larger of |x| and |g| / max H_ii. The violation of stationarity
-    (Hx + g = Aᵀu + Eᵀv) and of the signs of u is relative to the largest of the gradient's terms. The complementarity
-    u·(A x - b) is relative to the product of these two references.
+    The violation of a row is its distance, divided by the larger of |x| and |g| / max H_ii. The violations of
+    stationarity (Hx + g = Aᵀu + Eᵀv) and of the signs of u are divided by the largest term of the gradient. The
+    complementarity u·(A x - b) is divided by the product of these two references.
 
     Args:
         program: The program.

@@ -1,11 +1,11 @@
 """The solution of a Coulomb contact problem that is closest to a target (math.md, chapter 6).
 
-In coordinates along the diagonals of its tangents a friction pyramid is a box. One diagonal has p = f_S + f_T and the
-velocity v_S + v_T, the other has q = f_S - f_T and v_S - v_T; friction acts along each separately, |p|, |q| ≤ μ f_N.
-Coulomb's law therefore consists of three choices per contact between convex sets: open or closed, and along each
-diagonal sliding forward, sticking, or sliding backward. `nearest_solution` searches the choices by branch and bound; it
-makes a choice only if the nearest point without that choice violates the law. `idcontrol.solvers.modes` runs the same
-search without an initial solution, after Lemke's method ended on a ray. MINDIFF (Zapolsky & Drumwright 2017,
+In coordinates along the diagonals of its tangents, a friction pyramid is a box. One diagonal has the friction p = f_S +
+f_T and the velocity v_S + v_T; the other has q = f_S - f_T and v_S - v_T. Friction acts along each diagonal separately:
+|p|, |q| ≤ μ f_N. So Coulomb's law consists of three choices per contact between convex sets: open or closed, and, along
+each diagonal, sliding forward, sticking, or sliding backward. `nearest_solution` searches the choices by branch and
+bound. It makes a choice only if the nearest point without that choice violates the law. `idcontrol.solvers.modes` runs
+the same search without an initial solution, after Lemke's method ended on a ray. MINDIFF (Zapolsky & Drumwright 2017,
 Algorithm 3), in `idcontrol.solvers.mindiff`, tries all bases of the LCP instead.
 """
 
@@ -54,15 +54,16 @@ OPTIONS: Final = 3
 """Maximum number of options of a choice."""
 
 RIDGE: Final = 1e-8
-"""Added to the diagonal of the objective's matrix, relative to its mean entry: ½|y|² decides among equal torques."""
+"""Number added to the diagonal of the objective's matrix, relative to its mean entry. It makes ½|y|² decide among equal
+torques."""
 _WORTH: Final = 1e-9
 """Smallest improvement of the objective that is worth a search, relative to the objective plus ½(|w ∘ t0|² + |w ∘
 target|²).
 """
 _VELOCITY: Final = 1e-6
-"""A contact velocity below this is zero, relative to the fastest loaded contact at y = 0 (math.md, section 13.3)."""
+"""Contact velocity that counts as zero, relative to the fastest loaded contact at y = 0 (math.md, section 13.3)."""
 _FORCE: Final = 1e-8
-"""A normal impulse below this times the largest counts as zero (math.md, section 13.3)."""
+"""Normal impulse that counts as zero, relative to the largest (math.md, section 13.3)."""
 
 TICK_WORK: Final = 4800
 """Largest number of quadratic programs in the search of one control step, times the square of the number of contacts:
@@ -263,7 +264,7 @@ def _rows(problem: NearestProblem, metric: _Metric, arena: Arena) -> Rows:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _choose(node: _Node, n: int, choice: int, option: int) -> None:
-    """Give `choice` the value `option`: set the demands that this puts on the rows of the contact."""
+    """Give `choice` the value `option`, and set the resulting demands on the rows of the contact."""
     demand, choices = node.point.demand, node.choices
     i, what = choice % n, choice // n
     choices[choice] = 1 + option
@@ -367,7 +368,7 @@ _STOPPED: Final = 3
 _UNSOLVED: Final = 4
 """The program of the node could not be solved."""
 _MOVED: Final = 5
-"""Choices were made that z does not satisfy."""
+"""New choices were made, and z must move to satisfy them."""
 
 
 class _Branching(NamedTuple):

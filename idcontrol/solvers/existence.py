@@ -28,9 +28,10 @@ from idcontrol.solvers.status import TOLERANCE
 from idcontrol.types import Array, Booleans
 
 _VIOLATED: Final = 1e-7
-"""A node may be empty if the violations of its constraints sum to this; the largest entry of r is 1."""
+"""Sum of constraint violations from which a node may be empty; the largest entry of r is 1."""
 _EXACT: Final = 1e-6
-"""A certificate is accepted if it excludes every solution whose entries sum to less than the reciprocal of this."""
+"""Acceptance threshold of certificates: a certificate must exclude every solution whose entries sum to less than the
+reciprocal of this."""
 _FADING: Final = 0.95
 """Decay of a decision's weight per certificate."""
 
@@ -110,7 +111,7 @@ class _Search:
             if missing == 1 << last and not decided >> (last + n) % (2 * n) & 1:
                 forced = last
         if forced >= 0:
-            # a conflict excludes this decision; only the opposite decision remains
+            # a known conflict excludes this decision, so only the opposite decision remains
             return self._branch(decided, forced % n, forced < n)
         if self.nodes == self.max_nodes:
             raise _Undecided

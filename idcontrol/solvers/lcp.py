@@ -1,4 +1,4 @@
-"""The residual by which all solvers of linear complementarity problems are judged, and the types of their results."""
+"""The residual that judges all solvers of linear complementarity problems, and the types of their results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EPSILON: Final = 2.0**-52
 
 
 SLIGHT: Final = 0.5 * TOLERANCE
-"""Violations below this fraction of a row's unit do not prove that rows contradict each other."""
+"""Fraction of a row's unit below which a violation does not prove that rows contradict each other."""
 
 
 class LcpAnswer(NamedTuple):
@@ -142,9 +142,9 @@ def rounding(count: int, size: float) -> float:
 def sum_rounding(roundoff: float, count: int, size: float, reach: float) -> float:
     """Bound the rounding error of a velocity (a constant plus a sum), with a cap for strong cancellation.
 
-    Impulses may cancel until less than 8 digits of the motion remain, e.g. when two fingers press with 1e7 N s. The
-    bound must not hide motion, so it is capped at `SLIGHT` times the speed that the impulses could cause. `SLIGHT` is
-    half of the violation that a judge without the contact model may allow.
+    Impulses may cancel until fewer than 8 digits of the motion remain, for example if two fingers press with 1e7 N s.
+    The bound must not hide motion, so it is capped at `SLIGHT` times the speed that the impulses could cause. `SLIGHT`
+    is half of the violation that the independent judge allows.
 
     Args:
         roundoff: Rounding bound of the constant.
@@ -186,8 +186,8 @@ def row_rounding(rho: Array, r: Array, roundoff: Array, z: Array, y: Array, i: i
 def lost(rho: Array, z: Array, y: Array) -> float:
     """Return the fraction of the motion y = ρᵀz that rounding of z makes uncertain, ``ε Σ_j |ρ_j||z_j| / |y|``.
 
-    If the fraction exceeds the tolerance, a small residual means nothing, since a different rounding would give a
-    different residual. The fraction is inf if any value is not finite.
+    If the fraction exceeds the tolerance, a small residual is meaningless: another rounding would give another
+    residual. The fraction is inf if any value is not finite.
     """
     size, square = 0.0, 0.0
     for d in range(y.size):

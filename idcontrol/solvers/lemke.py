@@ -18,9 +18,8 @@ from idcontrol.types import Array, Integers
 # Smallest pivot, in scaled units, in which entries are about 1. Smaller pivots may lead to a wrong basis (math.md,
 # section 5.2).
 _PIVOT: Final = 1e-9
-# Rows whose variables are this close to each other after a step are tied. Ties are common when feet stick: the
-# constants then come from projected demands (math.md, section 12.1), whose rounding separates exact ties by about
-# 1e-12.
+# Largest difference between the variables of tied rows after a step. Ties are common when feet stick: the constants
+# then come from projected demands (math.md, section 12.1), whose rounding separates exact ties by about 1e-12.
 _TIE: Final = 1e-10
 _COVERS: Final = 3
 """Maximum number of covering vectors to try."""
@@ -109,7 +108,7 @@ def _pivot(tableau: Array, row: int, column: int) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _ratio_test(dictionary: _Dictionary, column: int) -> int:
-    """Return the row whose variable reaches zero first as the variable of `column` grows; -1 if no variable does.
+    """Return the row whose variable reaches zero first while the variable of `column` grows; -1 if none reaches zero.
 
     The covering variable leaves whenever it can; other ties are broken lexicographically.
     """
@@ -239,8 +238,8 @@ def _follow(
     Args:
         problem: The problem in the scale of the pivoting; some r is negative.
         tikhonov: Added to the diagonal of Q'.
-        turn: Number of the covering vector d. 0: all ones; 1, 2, ...: entries spread over [1, 2) by an irrational
-            stride.
+        turn: Number of the covering vector d. Vector 0 is all ones; entries of vectors 1, 2, ... are spread over [1, 2)
+            by an irrational stride.
         max_pivots: Limit of pivots.
         dictionary: Result, the final dictionary.
 
@@ -284,7 +283,7 @@ def _follow(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _is_ray(problem: _Scaled, u: Array) -> bool:
-    """True if the scaled u is a proof of infeasibility, as is every ray of a copositive Q.
+    """True if the scaled u has the properties of a ray that every ray of a copositive Q has.
 
     u ≥ 0 has the largest entry 1, and Q'u ≥ 0, uᵀQ'u = 0 and r·u < 0. If False, pivoting lost the path to rounding.
     """
@@ -397,8 +396,8 @@ def lemke_kernel(Q: Array, r: Array, scale: Array, tikhonov: float, max_pivots: 
     """Run Lemke's method with the lexicographic ratio test (math.md, section 5.2).
 
     The final basis is solved again from the original matrix; only the residual of the original problem decides whether
-    the status is SOLVED. The first covering vector is all ones. In 1 of 300 contact problems rounding errors lead off
-    the path, or break ties inconsistently so that the path becomes a cycle. Two more covering vectors are then tried,
+    the status is SOLVED. The first covering vector is all ones. In 1 of 300 contact problems, rounding errors lead off
+    the path, or break ties inconsistently so that the path becomes a cycle. Then two more covering vectors are tried,
     with every variable balanced separately.
 
     Args:
@@ -457,9 +456,9 @@ def lemke_kernel(Q: Array, r: Array, scale: Array, tikhonov: float, max_pivots: 
 
 
 def proves_infeasible(Q: Array, r: Array, ray: Array, tolerance: float = 1e-10) -> bool:
-    """Check that u = ray proves that no z ≥ 0 has Qz + r ≥ 0: u ≥ 0, Qᵀu ≤ 0, rᵀu < 0, so that uᵀ(Qz + r) < 0.
+    """True if u = ray proves that no z ≥ 0 has Qz + r ≥ 0: u ≥ 0, Qᵀu ≤ 0 and rᵀu < 0 imply uᵀ(Qz + r) < 0.
 
-    Every sum is compared with the magnitude of its terms, so that rounding never counts as a proof in any units.
+    Every sum is compared with the magnitude of its terms, so rounding never counts as a proof, whatever the units.
 
     Args:
         Q: Matrix, shape (n, n).

@@ -15,7 +15,7 @@ from idcontrol.types import Array, Integers
 
 
 def islands(V: Array) -> list[Integers]:
-    """Group contacts that act on each other, directly or through other contacts, smallest group first.
+    """Return groups of contacts that act on each other, directly or through other contacts, smallest group first.
 
     Args:
         V: Contact velocities per impulse, shape (3n, 3n), exactly zero between contacts that do not act on each other.

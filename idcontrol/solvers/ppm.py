@@ -31,14 +31,14 @@ from idcontrol.solvers.status import INACCURATE, INFEASIBLE, ITERATIONS, SOLVED,
 from idcontrol.types import Array, Integers
 
 _SIGN: Final = 1e-9
-"""A negative velocity counts as zero below this, relative to its value at zero impulse plus its change. A negative
-impulse counts as zero below this, relative to the largest impulse.
+"""Relative size below which negative values count as zero. A velocity is relative to its value at zero impulse plus its
+change, an impulse to the largest impulse.
 """
 _DEPENDENT: Final = 1e-12
-"""A row depends on the active rows if |ρ⊥|² is below this times |ρ|²."""
+"""Ratio |ρ⊥|²/|ρ|² below which a row counts as dependent on the active rows."""
 
 _ZERO: Final = 1e-20
-"""A row certainly depends on the active rows, despite rounding, if |ρ⊥|² is below this times |ρ|²."""
+"""Ratio |ρ⊥|²/|ρ|² below which a row certainly depends on the active rows, despite rounding."""
 
 
 @njit(cache=True, inner=True, error_model="numpy")

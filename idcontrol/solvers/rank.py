@@ -46,7 +46,7 @@ class IndependentRows(NamedTuple):
         return y - self.basis.T @ (self.basis @ y + self.constants)
 
     def multipliers(self, push: Array) -> Array:
-        """Return multipliers f of the kept rows, shape (rank,), with ρ_keptᵀ f = push, a vector (k,) in their span."""
+        """Return multipliers f of the kept rows, shape (rank,), with ρ_keptᵀ f = push; `push` (k,) is in their span."""
         f = self.basis @ push
         solve_upper(self.upper, f.size, f)
         return f
