@@ -1,4 +1,4 @@
 """Tests of idcontrol."""
 
 GUARD_S = 600.0
-"""After this time a test gives up waiting; on an idle computer it waits for seconds, on a busy one for many."""
+"""Longest wait in a test [s]. On an idle computer tests wait for seconds, on a busy computer much longer."""

@@ -10,7 +10,8 @@ import pytest
 
 from tests import scenes
 
-# Background jobs of a shell ignore Ctrl-C, and jobs under nohup ignore a closing terminal; child processes would, too.
+# Background jobs of a shell ignore Ctrl-C, jobs under nohup ignore a closing terminal, and child processes inherit
+# this.
 for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, handler)
@@ -35,7 +36,7 @@ LIGHT = {"config", "record", "show", "sweeps"}
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Put parameters that compile for 5 to 30 seconds, for no other test, with the long tests; sort by kernels."""
+    """Mark parameters that compile 5 to 30 seconds for one test alone as slow; sort tests by their kernels."""
     for item in items:
         if any(name in item.name for name in ("coulomb-cone", "id-sap", "id-constraint")):
             item.add_marker(pytest.mark.slow)
@@ -44,12 +45,12 @@ def pytest_collection_modifyitems(items):
 
 
 def _rank(folder):
-    """Order folders by kernels; tests with few kernels lie between, where the second worker begins."""
+    """Order folders by kernels; tests with few kernels are in the middle, where the second worker begins."""
     return 0 if folder in WALKING else 1 if folder in LIGHT else 2
 
 
 def pytest_collection_finish():
-    """Let no later collection of garbage look through the modules of all tests, which takes a second."""
+    """Exclude the modules of all tests from later garbage collections, which would take a second."""
     gc.freeze()
 
 

@@ -3,12 +3,13 @@
     make mutants FOLDER=idcontrol/sensing PLACES=60 SEED=0
 
 Cosmic Ray makes the changes (another operator, another number, no loop): one at each of PLACES places of the folder,
-drawn with the seed, or at every place with PLACES=0; Ctrl-C ends early, with the count so far. Of the fast tests that
-pyproject.toml names for the folder under `[tool.mutants]`, those that run the changed line, or start a process, are run
-against each change, in a copy of the checkout, with kernels run as Python; those that take longer than `LONG_S` then
-end after that time, and those that fail while their lines are noted are left out. What is not noticed is printed.
+drawn with the seed, or at every place with PLACES=0; Ctrl-C ends early, with the count so far. pyproject.toml names the
+fast tests of each folder under `[tool.mutants]`. Against each change, the tests run that execute the changed line or
+start a process; they run in a copy of the checkout, with kernels as Python. A test ends after `LONG_S`, and a test that
+fails while its lines are recorded is left out. Changes that no test notices are printed.
 
-Each run is a fork of this process, which has imported NumPy, Numba and Pinocchio before: two seconds less a change.
+Each run is a fork of this process, which has already imported NumPy, Numba and Pinocchio: this saves two seconds per
+change.
 """
 
 from __future__ import annotations
@@ -47,21 +48,21 @@ from coverage import Coverage, CoverageData
 
 ROOT = Path(__file__).resolve().parents[1]
 LONG_S = 1.0
-"""CPU time that a test may take again and again [s]."""
+"""CPU time after which a test ends early [s]."""
 FAST = "-q -p no:cacheprovider -p no:xdist -p no:unraisableexception -W ignore:Module"
 """Arguments of pytest. Hypothesis is imported before it, which is a warning and so an error here, as would be the end
 of a long test in the middle of a callback."""
 KILLED, SURVIVED, TIMED_OUT, NO_CHANGE = "killed", "survived", "timed out", "no change"
 PR_SET_CHILD_SUBREAPER = 36
 TOO_LONG = 99
-"""Exit status of a run of which a test takes too long: a change that never ends."""
+"""Exit status of a run with a test that takes too long, e.g. because of an endless loop."""
 
 
 class Meaning(ast.NodeTransformer):
-    """Leaves of a module what Python does, mypy does not check and no one reads as text.
+    """Reduces a module to its behaviour in Python.
 
-    That is without decorators and intrinsics of Numba, types, f-strings (messages for people), and what is said of
-    classes of plain data: that they are frozen, and that their fields have no order.
+    Removed are decorators and intrinsics of Numba, types, f-strings (messages for people), and the options of data
+    classes (frozen, keyword-only, slots).
     """
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST | None:
@@ -91,7 +92,7 @@ class Meaning(ast.NodeTransformer):
 
 
 def meaning(source: str) -> str | None:
-    """A text that is the same for sources that do the same without compilation; None where it is no Python."""
+    """Return a text that is equal for sources with the same behaviour without compilation; None if it is not Python."""
     try:
         return ast.dump(Meaning().visit(ast.parse(source)))
     except SyntaxError:
@@ -112,7 +113,7 @@ def places(paths: list[Path]) -> list[list[MutationSpec]]:
 
 
 class Lines:
-    """A plugin of pytest that notes for each test which lines of a folder it runs, and whether it starts a process."""
+    """A plugin of pytest that records, for each test, the executed lines of a folder and the start of processes."""
 
     def __init__(self, folder: str) -> None:
         """Write into the files ``lines`` and ``starts.txt``."""
@@ -135,7 +136,7 @@ class Lines:
     def pytest_fixture_setup(
         self, fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
     ) -> Generator[None, Any, Any]:
-        """Note all tests of a module, or all, for what they share."""
+        """Attribute the lines of a shared fixture to all tests of its module, or to all tests."""
         shared = "" if fixturedef.scope == "session" else request.node.nodeid
         with self._noting(self._test if fixturedef.scope == "function" else shared):
             return (yield)
@@ -147,7 +148,7 @@ class Lines:
                 print(report.nodeid, file=out)
 
     def pytest_sessionfinish(self) -> None:
-        """Write it down."""
+        """Write the recorded lines."""
         self._coverage.stop()
         self._coverage.save()
 
@@ -166,7 +167,7 @@ class Lines:
 
 
 def lines_of(path: Path, at: int) -> set[int]:
-    """The lines of the statement around a line; of one with a body, those before it."""
+    """Return the lines of the statement around a line; of a statement with a body, only the lines before the body."""
     around = [each for each in ast.walk(ast.parse(path.read_text())) if isinstance(each, ast.stmt)]
     around = [each for each in around if each.lineno <= at <= (each.end_lineno or at)]
     if not around:
@@ -190,10 +191,10 @@ def noticing(change: MutationSpec, noted: CoverageData, starts: list[str], tests
 
 
 class Hurry:
-    """A plugin of pytest that ends a test which takes too much CPU time, whatever else the machine does."""
+    """A plugin of pytest that ends a test after too much CPU time, independently of the machine's load."""
 
     def __init__(self, limit_s: Callable[[str], float], give_up: Callable[[str], object]) -> None:
-        """Call `give_up` with the name of a test that has taken as long as `limit_s` allows it."""
+        """Call `give_up` with the name of a test that has reached its limit in `limit_s`."""
         self._limit_s, self._give_up = limit_s, give_up
 
     @pytest.hookimpl(wrapper=True)
@@ -215,12 +216,12 @@ def cut_short(test: str) -> None:
 
 
 def names_in(file: str) -> list[str]:
-    """The names of tests in a file, which need not be there."""
+    """Return the names of tests in a file; empty if the file does not exist."""
     return Path(file).read_text().splitlines() if Path(file).exists() else []
 
 
 def adopt_orphans() -> None:
-    """Become the parent of all processes whose own parent has ended, sessions of their own or not (Linux)."""
+    """Become the parent of all descendants whose parent has ended, in any session (Linux)."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -235,7 +236,7 @@ def end_children() -> None:
 
 
 def run_tests(arguments: list[str], plugins: list[object], limit_s: float) -> str:
-    """Run pytest in a fork, which ends with all processes that it started, or where it says nothing for `limit_s`."""
+    """Run pytest in a fork; end it with all processes that it started, at the latest after `limit_s` without output."""
     child = os.fork()
     if child == 0:
         os.setsid()
@@ -309,12 +310,12 @@ def main() -> int:
         lambda test: pytest.skip("long") if test in long else os._exit(TOO_LONG),
     )
     start = time.monotonic()
-    # every change would count as noticed if nothing were left to run, or if a test needed one that is left out
+    # every change would count as noticed if no test were left, or if a test needed a test that is left out
     if run_tests([*table["tests"], *omitted], [hurry], math.inf) != SURVIVED:
         print(f"without a change the tests fail:\n{Path('output.txt').read_text()}")
         return 2
     took_s = time.monotonic() - start
-    limit_s = 10.0 + took_s  # a test that waits for as long as all of them take waits for ever
+    limit_s = 10.0 + took_s  # a test that waits longer than all tests together take would wait for ever
     print(f"{asked.folder}: {len(long)} tests cut short, {len(unused)} left out, all took {took_s:.0f} s", flush=True)
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     sys.dont_write_bytecode = True

@@ -9,5 +9,5 @@ import pytest
 
 
 def one_fast(values: Iterable[Any], *fast: Any) -> list[Any]:
-    """Return the values as parameters of a test: the `fast` ones run in `make test`, the others in `make slow`."""
+    """Return the values as parameters of a test: `fast` values run in `make test`, all others in `make slow`."""
     return [value if value in fast else pytest.param(value, marks=pytest.mark.slow) for value in values]

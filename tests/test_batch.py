@@ -18,7 +18,7 @@ MU = np.linspace(0.05, 1.0, N)
 
 
 def demands(seed: int = 0) -> list[tuple[float, np.ndarray, np.ndarray, References]]:
-    """Times, states and references of a few steps; the later rows move faster, so that some steps yield."""
+    """Times, states and references of a few steps; later rows move faster, so that some steps relax a demand."""
     rng = np.random.default_rng(seed)
     start, home = ROBOT.standing_state(), ROBOT.standing_reference().q
     wild = np.geomspace(1e-3, 2.0, N)[:, None]
@@ -75,7 +75,7 @@ def test_torques_agree_with_pinocchio_terms_to_rounding():
     ours = stepped(batch, inputs)
     compiled = ROBOT.system()
     names = compiled.actuated_names
-    for i in range(3):  # slow ones: no decision hangs on the last digit
+    for i in range(3):  # slow rows, in which no decision depends on the last digit
         system = System(compiled.model, actuated=names, effort_limit=compiled.effort_limit, limits=compiled.limits)
         setup = Setup(
             system=system,
@@ -91,7 +91,7 @@ def test_torques_agree_with_pinocchio_terms_to_rounding():
             assert command.tau[i] == pytest.approx(alone.tau, rel=0, abs=1e-9)
 
 
-def test_a_row_that_is_not_a_number_gets_no_torque_and_harms_no_other():
+def test_a_nan_row_gets_no_torque_and_does_not_affect_others():
     whole = stepped(Controllers("id-coulomb-qp", ROBOT, N, mu=MU), demands())
     inputs = demands()
     for _, q, v, references in inputs:
@@ -112,7 +112,7 @@ def test_the_number_of_threads_changes_nothing(threads):
     require_same(stepped(Controllers("id-coulomb-qp", ROBOT, N, mu=MU, threads=threads), inputs), one, every)
 
 
-def test_reset_forgets_the_chosen_rows_alone():
+def test_reset_forgets_only_the_chosen_rows():
     inputs, chosen = demands(), np.arange(N) % 2 == 0
     batch, fresh, kept = (Controllers("id-coulomb-qp", ROBOT, N, mu=MU) for _ in range(3))
     stepped(batch, inputs[:3])
@@ -149,7 +149,7 @@ def test_an_array_of_another_shape_is_refused_by_name(field):
         ("id-coulomb-qp", {"threads": 0}, "threads is 0"),
     ],
 )
-def test_what_cannot_be_a_batch_is_refused(name, change, line):
+def test_unusable_batches_are_refused(name, change, line):
     with pytest.raises(InputError, match=line):
         Controllers(**{"name": name, "robot": ROBOT, "n": N, "mu": 0.7, "threads": 1} | change)
 

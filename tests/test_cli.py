@@ -42,7 +42,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Fall:
-    """An experiment that decays a number; what it does wrong is chosen by the controller's name."""
+    """An experiment that decays a number; the controller's name selects its fault."""
 
     name = "fall"
     summary = "a number falls"
@@ -189,7 +189,7 @@ def test_the_same_seed_gives_the_same_bytes(command):
     assert a == b != c
 
 
-def test_a_task_that_failed_is_status_1_and_recorded_and_one_line_says_so(command):
+def test_a_failed_task_is_recorded_with_status_1_and_one_line(command):
     status, out, err = command("run", "fall", "--controller", "clumsy", "--json")
     assert status == 1
     assert err.endswith("\nidcontrol: the task was not done: did not complete its task\n")
@@ -232,7 +232,7 @@ def test_a_task_that_failed_is_status_1_and_recorded_and_one_line_says_so(comman
         (["report", "full"], "full is not a run"),
     ],
 )
-def test_what_cannot_be_used_is_status_2_with_exactly_one_line(command, arguments, line):
+def test_unusable_input_is_status_2_with_exactly_one_line(command, arguments, line):
     Path("full").mkdir()
     Path("full/notes.txt").write_text("mine")
     status, out, err = command(*arguments)
@@ -274,7 +274,7 @@ def full_disk(*positional, **options):
 
 @pytest.mark.parametrize("folder", ["fresh", "full"])
 def test_a_fault_with_a_path_of_another_encoding_is_one_line_too(tmp_path, capsys, monkeypatch, folder):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # where the traceback goes from a full folder
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # folder of the traceback if the run's folder is full
     (tmp_path / "full" / "traceback.txt").mkdir(parents=True)
     (tmp_path / "fresh").mkdir()
     path = os.fsdecode("plätze".encode("latin1"))
@@ -300,7 +300,7 @@ def test_a_fault_whose_traceback_cannot_be_written_is_one_line_too(command, monk
     ]
 
 
-def test_a_full_disk_is_no_fault_inside(command, monkeypatch):
+def test_a_full_disk_is_not_an_internal_fault(command, monkeypatch):
     monkeypatch.setattr(Recorder, "append", full_disk)
     status, _, err = command("run", "fall")
     assert status == 2
@@ -397,7 +397,7 @@ def test_check_json_is_strict(command):
 
 
 def test_help_and_list_import_nothing_heavy():
-    """They must answer at once."""
+    """Both commands must answer immediately."""
     script = (
         "import sys, idcontrol.cli as cli; [cli.main(words) for words in (['run', '--help'], ['list', '--json'])];"
         "sys.exit(len({'numpy', 'h5py', 'pinocchio', 'numba', 'matplotlib', 'rich'} & set(sys.modules)))"
@@ -427,7 +427,7 @@ def test_workers_of_warmup_end_with_a_killed_command():
         "print(pool.submit(os.getpid).result(), flush=True); os.kill(os.getpid(), signal.SIGKILL)"
     )
     child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
-    worker, _ = child.communicate(timeout=GUARD_S)  # returns when the worker, too, has closed the pipe
+    worker, _ = child.communicate(timeout=GUARD_S)  # returns when the worker has also closed the pipe
     assert child.returncode == -signal.SIGKILL
     assert int(worker) != child.pid
 
@@ -513,7 +513,7 @@ def test_the_shell_completes_names_also_after_a_comma(monkeypatch, capsys):
 
 
 def test_the_completion_is_printed_for_the_shell_to_read(command, monkeypatch):
-    for shell in ("fish", "zsh"):  # that of bash asks bash for its version
+    for shell in ("fish", "zsh"):  # the script for bash asks bash for its version
         status, printed, _ = command("completion", shell)
         assert (status, "_IDCONTROL_COMPLETE" in printed) == (0, True)
         assert command("completion", shell, "--print") == (0, printed, "")

@@ -46,11 +46,11 @@ ELSEWHERE = ("make", "pip", "python", "tsid/bin/pip", "source", "export", "idcon
 """Commands that are not run here: `make` and what it runs is up to `.ci/run`, the others fetch something. The robot on
 a bus, the bridge to it and their loop are run by `tests/adapters/test_bus.py`."""
 OF_OTHERS = ("tsid/bin/python", "--peers tsid", ".npz", "FOLDER", "loop.joints=unitree")
-"""Files of others, and a robot on a bus, without which a command cannot run."""
+"""Third-party files, and a robot on a bus: a command with these words cannot run here."""
 HEAVY = ("--study", "runs/tables", "--controllers all", "coulomb-cone")
-"""Commands of which even the short form takes many seconds, or compiles for minutes."""
+"""Commands whose short form also takes many seconds, or compiles for minutes."""
 MAY_MISS = ("run", "compare", "loop", "doctor")
-"""What is too short may miss its task, and a computer may lack something."""
+"""Accepted exit statuses: a shortened run may miss its task, and a computer may lack something."""
 
 Script = list[tuple[str, list[str]]]
 
@@ -69,7 +69,7 @@ SCRIPTS = scripts()
 
 
 def is_heavy(line: str) -> bool:
-    """True if it takes long however much it is shortened."""
+    """True if a command takes long even in its short form."""
     return any(part in line for part in HEAVY)
 
 
@@ -80,7 +80,7 @@ def keeps_time(words: Sequence[str]) -> bool:
 
 
 def is_amount(value: Any) -> bool:
-    """True if it says how much, not how."""
+    """True if the value is an amount."""
     return isinstance(value, (int, float, tuple)) and not isinstance(value, bool)
 
 
@@ -94,14 +94,14 @@ def do(words: Sequence[str]) -> None:
         assert main(words[1:]) in ((0, 1) if words[1] in MAY_MISS else (0,)), words
         return
     subprocess.run(words, check=True)
-    if words[0] == "mkdir":  # the page goes on with what to write into it
+    if words[0] == "mkdir":  # the page continues with the content of this file
         ((_, robot),) = blocks("toml")
         Path(words[1], "robot.toml").write_text(robot, encoding="utf-8")
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """A folder as a reader's is: with the examples of the checkout, and the files that a page tells to write."""
+    """A reader's folder: the examples of the checkout, and the files that a page asks the reader to write."""
     monkeypatch.chdir(tmp_path)
     for name in ("experiments", "robots"):
         Path(name).symlink_to(ROOT / name)

@@ -55,7 +55,7 @@ def closed_loop(name: str) -> np.ndarray:
 
 
 def fingerprint(name: str) -> str:
-    """Of all bits of `closed_loop`."""
+    """Return a checksum of all bits of `closed_loop`."""
     return hashlib.sha256(closed_loop(name).tobytes()).hexdigest()
 
 

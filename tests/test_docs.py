@@ -161,7 +161,7 @@ def test_the_robot_file_of_the_tutorial_is_fit_to_run(tmp_path):
 
 
 def unresolved(text: str) -> list[str]:
-    """The sections that a text cites of the numbered pages and that they do not have."""
+    """Return the sections of numbered pages that a text cites but that do not exist."""
     cited = [
         (f"{name}.md", number)
         for name, numbers in CITATION.findall(text)
@@ -221,7 +221,7 @@ def test_tests_that_pages_name_exist():
 
 
 def exists(name: str) -> bool:
-    """True if a dotted name is a module, or something that one defines."""
+    """True if a dotted name is a module, or is defined in a module."""
     with contextlib.suppress(ImportError):
         importlib.import_module(name)
         return True

@@ -30,7 +30,7 @@ def sources(tmp_path_factory):
 
 @pytest.fixture
 def tree(sources, tmp_path, request):
-    """The copy, with what stands in place of the links."""
+    """The copy of the checkout, with one of the possible replacements of the links."""
     folder = tmp_path / "clone"
     shutil.copytree(sources, folder)
     for room in ROOMS:
@@ -69,7 +69,7 @@ def expected(folder):
 
 
 @pytest.mark.parametrize("tree", one_fast(TREES, "links as text"), indirect=True)
-def test_a_wheel_holds_all_rooms_whatever_became_of_the_links(tree, sources, tmp_path):
+def test_a_wheel_contains_all_rooms_with_any_form_of_the_links(tree, sources, tmp_path):
     assert set(expected(sources)) - contents(build("wheel", tree, tmp_path)) == set()
 
 

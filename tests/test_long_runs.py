@@ -42,7 +42,7 @@ def test_each_kind_of_step_is_counted():
 
 
 @pytest.mark.parametrize("what", ["failed", "unreported", "beyond_limit", "not_finite"])
-def test_a_single_step_that_must_not_be_fails_the_run(what):
+def test_a_single_forbidden_step_fails_the_run(what):
     assert checks() == {}
     assert checks(replace(SOUND, **{what: 1})) == {what: False}
 

@@ -1,4 +1,4 @@
-"""Models of a go1 in MuJoCo: its makers' URDF with servos, damping, armature and a soft floor, and exactly ours."""
+"""Models of a go1 in MuJoCo: the maker's URDF with servos, damping, armature and soft floor, and a copy of ours."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def same(*changes: Change, robot: str = "go1") -> mujoco.MjModel:
     """Return one of our robots with exact masses and lengths, without ground and without actuators.
 
     Args:
-        changes: Applied to the specification before it is compiled; bodies are called as the joints that move them.
+        changes: Applied to the specification before it is compiled; bodies have the names of the joints that move them.
         robot: Its name.
     """
     links = _links(robot)

@@ -48,7 +48,7 @@ class FakeBus:
 
 
 class Rig:
-    """A bridge between a loop and a robot that are the test."""
+    """A bridge between a loop and a robot; the test plays both."""
 
     def __init__(self):
         self.session = resolve("idcontrol.experiments.live:loop", WalkConfig(robot="go1"))
@@ -93,7 +93,7 @@ def rig():
     return Rig()
 
 
-def test_nothing_is_said_on_the_bus_until_the_loop_is_running(rig):
+def test_the_bus_gets_no_message_until_the_loop_is_running(rig):
     for mode in (Mode.IDLE, Mode.READY, Mode.READY):
         rig.tick(mode)
     assert rig.bus.sent == []
@@ -101,7 +101,7 @@ def test_nothing_is_said_on_the_bus_until_the_loop_is_running(rig):
     assert rig.loop.newest.values[0] == pytest.approx(rig.now // 1_000_000 * 1e-3)
 
 
-def test_each_command_is_handed_on_once_in_the_order_of_the_robot(rig):
+def test_each_command_is_forwarded_once_in_the_order_of_the_robot(rig):
     rig.begin()
     for k in range(20):
         rig.rows = np.random.default_rng(k).uniform(0.0, 20.0, (5, 12))
@@ -115,10 +115,10 @@ def test_each_command_is_handed_on_once_in_the_order_of_the_robot(rig):
     assert len(rig.bus.sent) == 21
 
 
-def test_what_does_not_come_and_what_comes_late_is_counted(rig):
+def test_lost_and_overtaken_commands_are_counted(rig):
     rig.begin()
     rig.loop.post(Mode.RUNNING, np.zeros(60), rig.now)
-    rig.tick(Mode.RUNNING)  # two at once: the newer one is handed on
+    rig.tick(Mode.RUNNING)  # two at once: the newer command is forwarded
     assert rig.bridge.count.overtaken == 1
     rig.loop.outbox.sequence += 3
     rig.tick(Mode.RUNNING)
@@ -156,7 +156,7 @@ def test_the_drives_brake_while_joints_move_and_are_turned_off_at_rest(rig, mode
     assert rig.loop.newest.mode == Mode.STOPPED
 
 
-def test_a_robot_that_falls_silent_is_heard_no_more_by_the_loop(rig):
+def test_the_loop_gets_no_states_of_a_silent_robot(rig):
     rig.begin()
     heard = rig.loop.inbox.accepted
     for _ in range(10):
@@ -215,21 +215,21 @@ LAST = 299
 
 @pytest.mark.wallclock
 def test_commands_cross_between_two_processes_in_order():
-    """Each message is sent until the robot acknowledges it; the bus may lose one whose receiver is delayed."""
+    """Each message is sent until the robot acknowledges it; the bus may lose messages for a delayed receiver."""
     pytest.importorskip("cyclonedds")
     from idcontrol.adapters.bus import Bus
     from idcontrol.adapters.unitree import blank_command, write_command
 
     domain = random.randrange(1, 200)
     bus, message, rows = Bus(robot=False, domain=domain), blank_command(), np.zeros((5, 12))
-    # threads of a bus that is left open end with the process, not always well
+    # threads of an open bus may crash at the end of the process
     arguments = map(str, (domain, LAST, GUARD_S))
     with contextlib.closing(bus), beside(sys.executable, "-c", ECHO, *arguments) as robot:
-        seen = None  # the robot tells which command it has taken last, plus 2
+        seen = None  # the robot reports the number of the last command, plus 2
         for k in range(LAST + 1):
             rows[1, 3], again = k, 0.0
             write_command(message, rows, SERVO)
-            while seen != k and robot.poll() is None:  # once it has the last one it is gone
+            while seen != k and robot.poll() is None:  # after the last command the robot leaves
                 if time.monotonic() > again:
                     bus.put(message)
                     again = time.monotonic() + 0.2
@@ -238,7 +238,7 @@ def test_commands_cross_between_two_processes_in_order():
                     seen = int(state["tick"]) - 2
         assert robot.communicate(timeout=GUARD_S)[0] == "True True 0\n"
         time.sleep(0.2)
-        assert all(int(state["tick"]) > 1 for state in bus.take())  # that the robot has left is no message
+        assert all(int(state["tick"]) > 1 for state in bus.take())  # the robot's departure is not a message
         assert bus.damaged == 0
 
 
@@ -274,4 +274,4 @@ def test_go1_trots_over_the_bus_and_no_command_is_lost(tmp_path, capsys):
     assert metrics["ended"] == "duration"
     assert count["lost"] == count["damaged"] == said["damaged"] == 0
     assert said["taken"] == count["put"] + count["brakes"]
-    assert count["commands"] > 500 * 12  # it stands up and lies down, too
+    assert count["commands"] > 500 * 12  # it also stands up and lies down

@@ -18,7 +18,7 @@ def environment():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*WARN.*")  # it recommends bounds for velocities, which have none
+@pytest.mark.filterwarnings("ignore:.*WARN.*")  # the checker recommends bounds, but velocities have none
 def test_the_checker_of_gymnasium_passes():
     check_env(gymnasium.make(NAME).unwrapped, skip_render_check=True)
 
@@ -33,10 +33,10 @@ def test_targets_are_reached_and_standing_at_home_lasts():
     assert info["status"] == "SOLVED"
     assert np.abs(seen[10:22]).max() < 2e-3
     crouch = np.array([0.0, 0.3, 0.3] * 2 + [0.0, -0.3, -0.3] * 2)
-    for share in np.minimum(np.arange(1, 36) / 25, 1.0):  # a leap would make them slip
+    for share in np.minimum(np.arange(1, 36) / 25, 1.0):  # feet would slip at a leap
         seen, _, fallen, _, _ = environment.step(share * crouch)
     assert not fallen
-    np.testing.assert_allclose(seen[10:22], 0.5 * crouch, atol=0.03)  # feet that stand allow no exact one
+    np.testing.assert_allclose(seen[10:22], 0.5 * crouch, atol=0.03)  # standing feet prevent exact targets
 
 
 def test_the_environment_ends_where_a_recorded_walk_has_fallen(environment):

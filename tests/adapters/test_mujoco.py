@@ -41,7 +41,7 @@ def test_every_robot_agrees_with_its_own_machine(name):
     np.testing.assert_allclose(seen.v, np.linspace(-1.0, 1.0, system.model.nv), atol=1e-12)
 
 
-def test_a_free_fall_is_the_one_of_the_robot(model, robot):
+def test_free_fall_in_mujoco_equals_free_fall_in_pinocchio(model, robot):
     """MuJoCo's accelerations in the air equal Pinocchio's, so conventions, signs and order are right."""
     model.dof_damping[:], model.dof_armature[:], model.dof_frictionloss[:] = 0.0, 0.0, 0.0
     bridge, system, data = Bridge(model, robot), robot.system(), mujoco.MjData(model)
@@ -70,7 +70,7 @@ def test_servos_become_motors_and_a_control_is_a_torque(model, robot):
 
 def test_joints_without_actuator_and_geared_motors_are_driven(model, robot):
     names = robot.system().actuated_names
-    model.actuator_trnid[0, 0] = model.joint(names[5]).id  # the first joint has no actuator, another one has two
+    model.actuator_trnid[0, 0] = model.joint(names[5]).id  # the first joint has no actuator, and another joint has two
     model.actuator_gear[1, 0] = 9.0
     bridge, data, tau = Bridge(model, robot), mujoco.MjData(model), np.linspace(-9.0, 9.0, 12)
     bridge.place(data, robot.standing_state())
@@ -110,7 +110,7 @@ def test_standing_feet_carry_the_weight(model, robot):
         (lambda m: None, {"feet": {"LF": "toe"}}, "no site, geom or body 'toe'"),
     ],
 )
-def test_a_model_in_which_names_mean_something_else_is_refused(model, robot, spoil, changes, line):
+def test_a_model_with_mismatched_names_is_refused(model, robot, spoil, changes, line):
     spoil(model)
     with pytest.raises((InputError, UnknownName), match=line) as refused:
         Bridge(model, robot, **changes)
@@ -118,7 +118,7 @@ def test_a_model_in_which_names_mean_something_else_is_refused(model, robot, spo
 
 
 def merged(model: mujoco.MjModel, robot) -> mujoco.MjModel:
-    """The same robot of other hands: calves twice as heavy, joints and actuators the other way round, gears of 9."""
+    """The same robot by another maker: calves twice as heavy, joints and actuators in reverse order, gears of 9."""
     for calf in ("FL_calf", "FR_calf", "RL_calf", "RR_calf"):
         model.body(calf).mass *= 2.0
     model.actuator_trnid[:, 0] = model.actuator_trnid[::-1, 0].copy()
@@ -142,7 +142,7 @@ def test_other_masses_are_named_and_accepted_on_demand(model, robot):
     np.testing.assert_allclose(data.qfrc_actuator[joints], tau)
 
 
-def test_accepted_masses_hide_no_other_axis(model, robot):
+def test_accepted_masses_do_not_hide_a_different_axis(model, robot):
     model.jnt_axis[2] *= -1.0
     with pytest.raises(InputError, match="a different axis"):
         Bridge(model, robot, other_masses=True)
@@ -167,7 +167,7 @@ def soft(model: mujoco.MjModel, rotors: float) -> mujoco.MjModel:
 
 
 @pytest.mark.slow
-def test_a_go1_of_other_hands_trots():
+def test_a_third_party_go1_trots():
     result = mujoco_go1.trot(foreign.go1(), 2.0)
     assert result["fell_at_s"] is None
     assert result["q_err_rad"] < 0.02  # damping in its joints that the controller does not know

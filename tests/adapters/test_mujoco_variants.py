@@ -91,7 +91,7 @@ def crank(spec):
 
 
 def tree(spec):
-    """Add another machine before the robot, with its own servo, and one after it."""
+    """Add a machine with a servo before the robot, and a machine after it."""
     for side, name in ((-1.0, "door"), (1.0, "gate")):
         body = spec.worldbody.add_body(name=name, pos=[3.0 * side, 0.0, 0.0], mass=1.0, inertia=[0.1, 0.1, 0.1])
         body.add_joint(name=name, type=mujoco.mjtJoint.mjJNT_HINGE)
@@ -410,7 +410,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("variant", REFUSED)
-def test_what_the_bridge_cannot_drive_is_refused_in_one_line_with_numbers(robot, variant):
+def test_unsuitable_models_are_refused_in_one_line_with_numbers(robot, variant):
     changes, line = REFUSED[variant]
     model = foreign.same(*changes)
     with pytest.raises(InputError, match=line) as refused:

@@ -66,7 +66,7 @@ def test_the_structures_have_the_sizes_that_the_sdk_packs():
 
 @settings(max_examples=20)
 @given(st.sampled_from([LOW_CMD, LOW_STATE]), st.integers(0, 2**32 - 1))
-def test_the_checksum_is_that_of_the_words_as_numbers(layout, seed):
+def test_the_checksum_is_crc32_mpeg2_over_words(layout, seed):
     message = drawn(layout, seed)
     words = np.frombuffer(message.tobytes(), "<u4")[:-1]
     assert checksum(message) == mpeg(b"".join(int(word).to_bytes(4, "big") for word in words))
@@ -90,7 +90,7 @@ def test_the_bytes_equal_cyclone_dds(layout):
 
 
 @given(st.integers(0, 2**32 - 1))
-def test_a_command_comes_as_it_was_sent_in_single_precision(seed):
+def test_a_command_is_read_back_in_single_precision(seed):
     rows, message = np.random.default_rng(seed).uniform(-30.0, 30.0, (5, 12)), blank_command()
     write_command(message, rows, SERVO)
     np.testing.assert_array_equal(read_command(message, 12), rows.astype(np.float32))
@@ -102,7 +102,7 @@ def test_a_command_comes_as_it_was_sent_in_single_precision(seed):
     )
 
 
-def test_motors_that_are_off_follow_nothing():
+def test_motors_that_are_off_have_no_gains_and_torque():
     message = blank_command()
     write_command(message, np.ones((5, 12)), OFF)
     assert not read_command(message, 12).any()

@@ -47,7 +47,7 @@ def test_json_has_the_documented_keys(quick, capsys, words, names):
 
 
 @pytest.mark.slow
-def test_a_section_that_cannot_be_measured_costs_none_of_the_others(quick, monkeypatch, capsys):
+def test_a_section_that_cannot_be_measured_does_not_stop_other_sections(quick, monkeypatch, capsys):
     from idcontrol.bench import execute
     from idcontrol.errors import InputError
 
@@ -117,14 +117,14 @@ def test_the_table_names_bars_and_peers(quick, capsys):
         (["bench", "memory", "--steps", "99999999999999999999"], "steps"),
     ],
 )
-def test_what_cannot_be_used_is_refused_in_a_line(arguments, line, capsys):
+def test_unusable_arguments_of_bench_are_refused_in_one_line(arguments, line, capsys):
     assert main(arguments) == 2
     said = capsys.readouterr().err
     assert line in said
     assert len(said.splitlines()) == 1
 
 
-def test_a_leak_is_seen_and_none_is_not():
+def test_a_leak_is_reported_only_if_there_is_one():
     steady = 100.0 + 0.01 * (-1.0) ** np.arange(memory.SAMPLES + 1)
     assert abs(memory.growth(steady, 10**6)) < 0.1
     # a hundred bytes a step

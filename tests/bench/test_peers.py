@@ -30,7 +30,7 @@ def test_general_solvers_find_the_motion_of_stage_one(peer, steps):
         assert np.abs(speed).max() < 1e-5  # m/s; their matrices are regularized
 
 
-def test_stage_one_as_others_take_it_has_its_optimum_where_ours_is(steps):
+def test_stage_one_for_peers_has_the_same_optimum(steps):
     each = steps[0]
     reduction, contacts = whiten(each.problem), each.problem.contacts
     stage = StageOne.of(reduction.rho, reduction.c, contacts.mu)
@@ -51,7 +51,7 @@ def test_stage_one_as_others_take_it_has_its_optimum_where_ours_is(steps):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_engines_take_the_step_that_our_plant_takes(engine):
+def test_engines_take_the_same_step_as_our_plant(engine):
     walk = solo12()
     job = ENGINES[engine](walk)
     if job is None:

@@ -14,7 +14,7 @@ FEW = Effort(samples=50, budget_s=0.05)
 TSID = os.environ.get("TSID_PYTHON")
 
 
-def test_cases_are_followed_without_a_program_and_timed_alone_without_tsid(monkeypatch):
+def test_cases_need_no_program_and_are_timed_without_tsid(monkeypatch):
     monkeypatch.delenv("TSID_PYTHON", raising=False)
     timings = list(tasks.rows(None, FEW))
     assert [row.benchmark.what for row in timings] == [case.what for case in tasks.CASES]

@@ -89,13 +89,13 @@ def test_any_text_is_a_setting_or_one_line(text):
             parse_setting(text)
 
 
-def test_the_last_part_of_a_key_is_enough_where_it_names_one_setting():
+def test_the_last_part_of_a_key_suffices_if_it_is_unique():
     assert build(Config(), {"cap": 2.0}) == Config(friction=Friction(cap=2.0))
     with pytest.raises(InputError, match=r"^friction.cap: expected a number > 0.0; it is -1.0"):
         build(Config(), {"cap": -1.0})
 
 
-def test_the_last_part_of_several_keys_is_refused_with_them():
+def test_an_ambiguous_last_part_of_a_key_is_refused_with_all_matches():
     class Foot(msgspec.Struct, frozen=True):
         radius: float = 0.1
 
@@ -159,7 +159,7 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     gains: Gains = Gains()
 
 
-def test_a_key_goes_without_its_unit_where_that_means_one_setting():
+def test_a_key_may_omit_its_unit_if_it_is_unique():
     assert build(Timed(), {"duration": 3.0}).duration_s == 3.0
     assert build(Timed(), {"gains.kp_nm_rad": 2.0, "landing": "free"}).gains == Gains(kp_nm_rad=2.0, landing="free")
     with pytest.raises(InputError, match=r"'kp' may be any of gains\.kp_1_s2, gains\.kp_nm_rad: write it in full"):
@@ -168,7 +168,7 @@ def test_a_key_goes_without_its_unit_where_that_means_one_setting():
         build(Timed(), {"durations": 3.0})
 
 
-def test_an_unknown_name_among_many_is_answered_with_the_nearest_alone():
+def test_an_unknown_name_among_many_gets_only_the_nearest_suggestion():
     many = [f"joint_{k}" for k in range(40)]
     assert str(UnknownName("joint", "joint_2x", many)) == "no joint 'joint_2x'; did you mean 'joint_2'?"
     assert str(UnknownName("joint", "elbow", many)).startswith("no joint 'elbow'; 40 known: joint_0, joint_1, ")

@@ -199,7 +199,7 @@ def test_a_file_that_was_changed_is_read_anew(files):
     assert controllers.build("mine.py:FromSetup", setup())(None, None) == 1
 
 
-def test_a_broken_controller_of_another_package_hides_no_other(package, capsys):
+def test_a_broken_controller_of_another_package_does_not_hide_others(package, capsys):
     assert isinstance(controllers.build("theirs", setup()), WithSetup)
     assert cli.main(["list", "controllers", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)["controllers"]
@@ -228,7 +228,7 @@ def test_a_broken_controller_of_another_package_hides_no_other(package, capsys):
     ],
 )
 @pytest.mark.parametrize("words", [["run", "trot", "--controller"], ["compare", "trot", "--controllers"]])
-def test_what_gives_no_controller_is_refused_in_one_line(words, name, line, capsys, files):
+def test_places_without_a_controller_are_refused_in_one_line(words, name, line, capsys, files):
     if words[0] == "compare" and name == "mine.py:Four":
         pytest.skip("only a run makes it")
     with pytest.raises((InputError, UnknownName), match=line):

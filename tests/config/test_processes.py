@@ -1,4 +1,4 @@
-"""Parent and children run the same idcontrol, whatever the working directory holds, and find the user's own modules."""
+"""Parent and children run the same idcontrol in any working directory, and find the user's modules."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_the_helper_process_makes_a_short_run_of_the_same_kind(monkeypatch, tmp_
 
 
 def test_no_helper_process_starts_for_plain_runs_or_machines(monkeypatch):
-    """There is only one machine: a second process would move it, too."""
+    """There is only one machine, and a second process would also move it."""
     entries = {
         EXPERIMENTS: {"trot": EntryPoint("trot", "idcontrol.experiments.trot:experiment", EXPERIMENTS)}
         | {"theirs": EntryPoint("theirs", "their.experiment:experiment", EXPERIMENTS)},
@@ -138,7 +138,7 @@ def test_no_helper_process_starts_for_plain_runs_or_machines(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_process_that_helps_ends_with_the_other_and_leaves_no_record(tmp_path, monkeypatch):
+def test_a_helper_process_ends_with_its_parent_and_leaves_no_record(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     words = processes.command("idcontrol.cli.helper", "run", "trot", "--controller", "pid", "--duration", "1000")
     with subprocess.Popen([*words, "--quiet"], stdin=subprocess.PIPE) as process:

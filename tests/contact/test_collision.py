@@ -140,7 +140,7 @@ def test_a_box_on_a_box_touches_at_the_corners_of_the_overlap(turn: float, shift
 
 @pytest.mark.parametrize("gap", [1e-5, 1e-7, 1e-9, 0.0, -1e-9, -1e-7, -1e-5, -1e-3])
 def test_equal_boxes_keep_four_corners_through_touching(gap: float) -> None:
-    """Stacked, with tilts of rounding size: where distance engines degenerate."""
+    """Boxes are stacked with tilts of rounding size, at which distance engines degenerate."""
     rng = np.random.default_rng(2)
     scene = Scene([coal.Box(*BOX), coal.Box(*BOX)])
     for size in (0.0, 1e-12, 1e-8, 1e-5):
@@ -219,7 +219,8 @@ def test_the_smallest_gap_is_the_distance_and_gaps_lead_between_surfaces(kinds: 
     for scene, target in close_pairs(kinds, 60, 3):
         contacts = scene.contacts(2e-3)
         assert len(contacts) <= 8
-        # the engine is good to 1e-6, a witness is added at 1e-5 (manifold.ENGINE_TOLERANCE), targets are met to 1e-5
+        # the engine is accurate to 1e-6, a witness is added at 1e-5 (manifold.ENGINE_TOLERANCE), targets are met to
+        # 1e-5
         assert contacts.gap.min() == pytest.approx(target, abs=3e-5)
         assert np.abs(np.linalg.norm(contacts.axes, axis=2) - 1.0).max() < 1e-12
         for point, axes, gap in zip(contacts.point, contacts.axes, contacts.gap, strict=True):
@@ -248,12 +249,12 @@ def test_normal_rows_give_the_rate_of_each_gap() -> None:
             gaps.append(dict(zip(moved.identity.tolist(), moved.gap.tolist(), strict=True)))
         scene.q = q
         for identity, expected in rate.items():
-            # rounding 1e-16 / 1e-6; the gap is that of the corner, the row that of the same corner
+            # rounding 1e-16 / 1e-6; gap and row belong to the same corner
             assert (gaps[0][identity] - gaps[1][identity]) / (2 * step) == pytest.approx(expected, abs=3e-9)
 
 
 def test_action_is_reaction() -> None:
-    """Any contact impulses between free bodies sum to no force and no torque about the world's origin."""
+    """The sum of any contact impulses between free bodies has no force and no torque about the world's origin."""
     rng = np.random.default_rng(5)
     for kinds in (("crate", "crate"), ("can", "stone"), ("rod", "ball")):
         for scene, _ in close_pairs(kinds, 5, 6):
@@ -283,7 +284,7 @@ def test_a_sliding_turning_box_keeps_the_identities_of_its_contacts() -> None:
         before = now
 
 
-def test_contacts_that_go_give_their_identity_back_and_others_keep_theirs() -> None:
+def test_ended_contacts_release_their_identity_and_others_keep_theirs() -> None:
     scene = Scene([coal.Box(*BOX)], [coal.Box(4.0, 4.0, 0.2)])
     scene.put(0, (0.0, 0.0, 0.15))
     flat = scene.contacts()

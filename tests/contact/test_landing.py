@@ -32,7 +32,7 @@ def feet(n: int = 4, m: int = 9, seed: int = 0, *, surface: bool = False) -> tup
     return contacts, rng.normal(scale=0.05, size=m)
 
 
-def test_it_is_the_formula_of_the_planner() -> None:
+def test_the_landing_velocity_equals_the_planners_formula() -> None:
     contacts, v = feet()
     out = landing_contacts(contacts, v, H, BELT)
     gamma = 1.0 - H / 0.005
@@ -45,7 +45,7 @@ def test_it_is_the_formula_of_the_planner() -> None:
 
 
 def test_a_foot_that_follows_stops_on_the_ground_within_milliseconds() -> None:
-    """J = I: the foot does what v̂ says. It lands at 0.1 m/s, 0.1 mm early, slipping at 0.2 m/s."""
+    """J = I: the foot has the velocity v̂. It lands at 0.1 m/s, 0.1 mm early, slipping at 0.2 m/s."""
     state, gap = np.array([-0.1, 0.2, 0.0]), 1e-4
     for _ in range(100):
         contact = Contacts(

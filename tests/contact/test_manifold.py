@@ -35,7 +35,7 @@ def scene(geometries: list[object], positions: list[tuple[float, float, float]])
 def manifold(
     shapes: ShapeArrays, placed: Placed, direction: tuple[float, float, float], distance: float
 ) -> tuple[Array, Array, Array]:
-    """Gaps, normals and points of shapes 0 (A) and 1 (B) for what an engine may have found."""
+    """Gaps, normals and points of shapes 0 (A) and 1 (B) for possible results of an engine."""
     pairs = Pairs(
         shape=np.array([[0, 1]]),
         margin=np.array([1e-3]),

@@ -72,7 +72,7 @@ def test_random_hulls_are_closed() -> None:
         assert len(shape.corners) - 1.5 * len(shape.faces) + len(shape.faces) == 2  # Euler, triangles only
 
 
-def test_flat_arrays_find_their_way_back() -> None:
+def test_flat_arrays_convert_back_to_shapes() -> None:
     shapes = [
         from_coal(geometry, "thing")[0]
         for geometry in (coal.Sphere(0.1), coal.Box(0.1, 0.2, 0.3), coal.Cylinder(0.1, 0.2), coal.Capsule(0.1, 0.2))

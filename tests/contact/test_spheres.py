@@ -153,7 +153,7 @@ def test_a_nan_in_the_state_stays_visible(system: System, ground: Terrain) -> No
     assert np.isnan(SphereContacts(system, FEET, 0.01, ground, 0.5).detect(0.0).gap).all()
 
 
-def test_spheres_that_cannot_be_are_refused(system: System) -> None:
+def test_impossible_spheres_are_refused(system: System) -> None:
     with pytest.raises(UnknownName, match="no frame 'LF_FOT'; did you mean 'LF_FOOT'"):
         SphereContacts(system, ["LF_FOT"], 0.01, plane(), 0.5)
     with pytest.raises(InputError, match=r"friction coefficient of the sphere on 'LF_FOOT' is -1\.0"):

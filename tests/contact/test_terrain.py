@@ -51,7 +51,7 @@ def test_an_inclined_plane_has_its_height_normal_and_distance() -> None:
     assert np.array([0.0, 0.0, 1.0]) - 0.05 * normal == pytest.approx(point, abs=1e-15)
 
 
-def test_between_samples_it_is_the_cubic_spline_that_ends_level(hilly: Terrain) -> None:
+def test_heights_between_samples_are_a_clamped_cubic_spline(hilly: Terrain) -> None:
     """Along a grid line the tensor product spline equals scipy's clamped spline, which has the same border."""
     knots = SPACING * np.arange(hilly.heights.shape[1])
     spline = CubicSpline(knots, hilly.heights[7], bc_type="clamped")
@@ -101,7 +101,7 @@ def test_a_flat_height_map_is_the_plane_and_goes_on_beyond_its_border() -> None:
             assert a == pytest.approx(b, abs=1e-15)
 
 
-def test_a_map_is_centred_unless_placed() -> None:
+def test_a_height_map_is_centred_by_default() -> None:
     z = np.zeros((5, 3))
     z[2, 1] = 1.0
     assert height_map(z, 0.5).height(0.0, 0.0) == pytest.approx(1.0)

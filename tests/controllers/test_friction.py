@@ -172,7 +172,7 @@ def slid(system, foot, *, speed=0.1, angle=0.0, mu=0.1, carries=0.5, ticks=40, m
         ({"mu": 0.71}, False),  # the friction is nominal
         ({"missing": 0.1 * WHOLE}, True),
         ({"missing": -0.3 * WHOLE}, False),  # an unmodelled force holds the base
-        ({"every": 2}, False),  # nothing is known of missed periods
+        ({"every": 2}, False),  # missed periods give no information
         ({"since_touchdown": np.full(4, 1e-3)}, False),  # it lands
         ({"stance": np.array([True, False, True, True])}, False),  # it swings
     ],

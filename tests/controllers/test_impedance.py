@@ -65,7 +65,7 @@ def test_the_drive_holds_the_joints_to_the_motion_in_the_middle_of_the_period():
     assert command.residual == 1e-9
 
 
-def test_the_drive_gives_nothing_where_the_controller_has_failed():
+def test_the_drive_applies_no_torque_if_the_controller_has_failed():
     failed = Command(tau=np.zeros(2), status=Status.FAILED)
     command = Impedance(Fixed(failed), GAINS, H)(NOW, planner(NOW))
     assert command.status is Status.FAILED
@@ -79,8 +79,8 @@ def test_a_reset_reaches_the_controller():
 
 
 @pytest.mark.parametrize("joint", [0, 4, 11])
-def test_the_torque_of_a_drive_accelerates_its_joint_as_the_gains_say(quadruped, joint):
-    """Of a robot in the air whose other joints are limp."""
+def test_a_drive_accelerates_its_joint_according_to_its_gains(quadruped, joint):
+    """The robot is in the air, and its other joints are limp."""
     quadruped.update(scenes.home(quadruped), np.zeros(18))
     gains = drive_gains(quadruped, Gains(kp=900.0, kd=60.0))
     force = np.zeros(18)
@@ -105,7 +105,7 @@ def test_every_controller_sends_impedance_commands_where_there_are_drives(quadru
     driven = controllers.build(name, setup(drives))(state, reference)
     assert plain.q is None
     assert driven.driven.shape == (5, 12)
-    if name == "pid":  # drives do all that `pid` does
+    if name == "pid":  # drives do everything that `pid` does
         np.testing.assert_array_equal(driven.tau, np.zeros(12))
         np.testing.assert_array_equal(driven.kp, walker.TORQUE_GAINS.kp)
         np.testing.assert_array_equal(driven.kd, walker.TORQUE_GAINS.kd)

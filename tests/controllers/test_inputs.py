@@ -84,14 +84,14 @@ MISFITS = {
 
 @pytest.mark.parametrize(("where", "name"), FIELDS)
 @pytest.mark.parametrize("misfit", MISFITS)
-def test_what_does_not_fit_is_refused_by_name(where, name, misfit):
+def test_misshapen_inputs_are_refused_by_name(where, name, misfit):
     state, reference = at_home()
     bad = MISFITS[misfit](value_of(state, reference, where, name))
     intake = Intake(scenes.links())
     assert intake.take(state, reference) == ""  # four feet are known from now on
     reason = intake.take(*replaced(state, reference, where, name, bad))
     if name in REFERENCE[3:] and misfit in ("too short", "one entry", "empty", "too long"):
-        assert "entries" in reason  # one number of feet says that the others are wrong
+        assert "entries" in reason  # one field with a different number of feet makes the others wrong
         assert "reference." in reason
     else:
         assert f"{where}.{name}" in reason or misfit in ("unreadable", "ragged")
@@ -244,14 +244,14 @@ def raises(candidates):
     ],
     ids=["negative friction", "NaN friction", "NaN axes", "long axes", "identity between two", "nothing", "raises"],
 )
-def test_contacts_that_cannot_be_are_refused(scheme, detector):
+def test_impossible_contacts_are_refused(scheme, detector):
     command = controller(scheme, detector=detector)(*at_home())
     assert command.status is Status.FAILED
     assert not command.tau.any()
     assert "contacts" in command.dropped[0]
 
 
-def test_a_step_that_raises_says_what_and_where():
+def test_a_step_that_raises_reports_the_error_and_its_location():
     detector = type("Raising", (Spoiled,), {"spoil": staticmethod(raises)})
     (reason,) = controller(schemes.COULOMB_QP, detector=detector)(*at_home()).dropped
     line = raises.__code__.co_firstlineno + 1
@@ -290,7 +290,7 @@ def test_feet_without_contact_change_no_torque(feet):
         "forces",
     ],
 )
-def test_sensed_forces_that_cannot_be_are_refused_and_forgotten(forces):
+def test_impossible_sensed_forces_are_refused_and_forgotten(forces):
     control, fresh = walker.controller("id-sensed-2"), walker.controller("id-sensed-2")
     state, reference = at_home()
     command = control(structs.replace(state, forces=forces), reference)
@@ -373,7 +373,7 @@ def test_a_continuous_joint_is_a_cosine_and_a_sine_of_unit_length():
 
 @pytest.mark.parametrize("name", ["pid", "id-sensed-1", "id-coulomb-smooth"])
 @pytest.mark.parametrize("copied", [copy.deepcopy, copy.copy, lambda one: pickle.loads(pickle.dumps(one))])
-def test_a_copy_remembers_the_last_step_and_goes_its_own_way(name, copied):
+def test_a_copy_remembers_the_last_step_and_is_independent(name, copied):
     rng = np.random.default_rng(4)
     states = [structs.replace(at_home()[0], t=k * scenes.H, v=0.01 * rng.normal(size=18)) for k in range(6)]
     first, reference = walker.controller(name), at_home()[1]

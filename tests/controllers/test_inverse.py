@@ -125,7 +125,7 @@ def test_torque_and_forces_agree_with_clarabels_smallest_torque(quadruped, unloa
         )
         assert command.status is Status.SOLVED
         tau, force = torque_impulse / scenes.H, contacts.force_world(y, scenes.H)
-        # Clarabel is asked for 1e-12 of a sum of squares; it comes within 1e-10 of the corner where the answer lies
+        # Clarabel's tolerance is 1e-12 of a sum of squares; its answer is within 1e-10 of the corner with the solution
         np.testing.assert_allclose(command.tau, tau, rtol=0, atol=1e-8 * max(1.0, np.abs(tau).max()))
         np.testing.assert_allclose(command.predicted.force, force, rtol=0, atol=1e-8 * max(walker.WEIGHT, force.max()))
 
@@ -181,7 +181,7 @@ def test_the_printed_objective_brakes_a_walking_base(quadruped):
 
 @pytest.mark.parametrize("name", INVERSE)
 @pytest.mark.parametrize(("limit", "demand", "speed"), [(0.05, 300.0, 0.3), (0.4, 300.0, 0.3), (0.8, 20.0, 0.01)])
-def test_torque_limits_and_friction_cones_hold_whatever_is_asked(quadruped, name, limit, demand, speed):
+def test_torque_limits_and_friction_cones_hold_for_any_demand(quadruped, name, limit, demand, speed):
     """In the third case, fixing joints at their limits repeatedly brings other joints to theirs."""
     rng = np.random.default_rng(0)
     control = walker.controller(name, limit=limit)
@@ -325,7 +325,7 @@ def test_a_rate_that_is_not_positive_is_refused(rate):
 
 
 @pytest.mark.parametrize(("limit", "demand"), [(0.4, 10.0), (0.8, 30.0), (1.5, 100.0)])
-def test_at_their_limits_motors_still_get_the_forces_that_are_predicted(quadruped, limit, demand):
+def test_predicted_forces_match_torques_at_motor_limits(quadruped, limit, demand):
     """A joint at its limit is solved again as a known torque, not only clipped (math.md 12.4)."""
     rng = np.random.default_rng(0)
     control = walker.controller(limit=limit, gains=walker.NO_FEEDBACK, edge_speed_m_s=1e-6, impacts=False)
@@ -341,8 +341,8 @@ def test_at_their_limits_motors_still_get_the_forces_that_are_predicted(quadrupe
         delivered = contacts.force_world(dissipation.solve(forward).impulses, scenes.H).sum(axis=0)
         misses.append(np.abs(delivered - command.predicted.force.sum(axis=0)).max() / walker.WEIGHT)
     assert len(misses) > 40
-    # edges within v_tol of rest take 1e-6 m/s; in one of twenty states joints still come to their limits after the
-    # last pass, and are clipped
+    # edges within v_tol of rest move at 1e-6 m/s; in one of twenty states joints reach their limits only after the last
+    # pass, and are clipped
     assert np.quantile(misses, 0.9) < 1e-3
 
 
@@ -370,7 +370,7 @@ class Walls:
 
 
 def spread(name, outward, **settings):
-    """A command of a machine between walls whose feet are to move outward by `outward` [m/s] within the period."""
+    """A command of a machine between walls; its feet should move outward at `outward` [m/s]."""
     system = scenes.links()
     setup = Setup(
         system=system,

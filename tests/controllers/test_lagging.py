@@ -11,7 +11,7 @@ from idcontrol.models.whitened import recover
 from tests.controllers import walker
 
 ROUNDING = 1e-7
-"""Rounding of velocities relative to the largest demand, and of motor impulses relative to the range of a motor."""
+"""Rounding errors: of velocities relative to the largest demand, of motor impulses relative to a motor's range."""
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_joints_follow_within_bounds_or_lag_with_full_torque(asked):
     assert turned > 5  # motors that need full torque in the opposite direction
 
 
-def test_joints_that_are_asked_to_stay_follow_where_they_can(quadruped):
+def test_joints_that_should_rest_count_as_following(quadruped):
     """If nothing is to move, rounding of tracked joints must not count as lagging."""
     control, rng = walker.controller(gains=walker.NO_FEEDBACK), np.random.default_rng(2)
     assembled, scheme = control.problem(walker.at_home(quadruped), walker.stand()), control._scheme.solve

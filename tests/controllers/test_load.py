@@ -1,4 +1,4 @@
-"""The estimated unmodelled load on the base, which blows and landings must not change."""
+"""The estimated unmodelled load on the base; impacts and landings must not change it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_without_a_load_torques_are_the_same_to_the_bit(mu):
     np.testing.assert_array_equal(height, walked(1.5, mu=mu, learns=False)[1])
 
 
-def test_a_blow_is_no_load():
+def test_an_impact_is_not_learnt_as_load():
     """A blow is a force of thirty times the weight for one period."""
     load, _ = walked(1.5, kick=Kick(at_s=0.6, velocity_m_s=(0.0, 0.3, 0.0)))
     assert np.abs(load[:600]).max() < 0.01 * WEIGHT
@@ -80,16 +80,16 @@ def test_a_share_of_what_forces_leave_unexplained_becomes_load(quadruped, dv):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"dt": 2.0 * scenes.H},  # nothing is known of missed periods
+        {"dt": 2.0 * scenes.H},  # missed periods give no information
         {"since_touchdown": np.array([np.inf, 1e-3, np.inf, np.inf])},  # a landing is not a load
     ],
     ids=["missed", "landing"],
 )
-def test_some_periods_tell_nothing(quadruped, changes):
+def test_touchdown_and_flight_periods_do_not_change_the_load(quadruped, changes):
     assert not second_step(quadruped, dv=1e-5, **changes)[0].load.any()
 
 
-def test_what_holds_a_robot_in_the_air_is_no_load(quadruped):
+def test_a_hoist_is_not_learnt_as_load(quadruped):
     """The robot hangs from a hoist at rest; its feet must carry it when it is lowered."""
     controller, state = walker.controller(), walker.at_home(quadruped)
     height = 0.5 * (np.arange(state.q.size) == 2)

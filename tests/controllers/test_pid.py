@@ -27,7 +27,7 @@ def test_torque_is_proportional_to_the_errors_of_position_and_velocity(quadruped
     assert command.predicted is None
 
 
-def test_torque_is_clipped_joint_by_joint_and_that_is_said(quadruped):
+def test_torque_is_clipped_joint_by_joint_and_reported(quadruped):
     state, reference = errors(quadruped, np.random.default_rng(1))
     free = walker.controller("pid")(state, reference).tau
     limit = float(np.median(np.abs(free)))

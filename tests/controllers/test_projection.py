@@ -36,13 +36,13 @@ def test_the_result_is_the_nearest_velocity_that_the_contacts_allow(quadruped, f
     d = 0.05 * rng.normal(size=J.shape[0])
     b = v[6:] + rng.normal(size=12)
     projected = project(quadruped.M, J, d, b)
-    # rank decisions apart, both are well-conditioned least squares: condition 1e3, so twelve digits
+    # apart from rank decisions, both are well-conditioned least squares: condition 1e3, so twelve digits agree
     np.testing.assert_allclose(projected, by_null_space(quadruped.M, J, d, b), rtol=0, atol=1e-9)
     assert allowed(J, d, projected) < 1e-11
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_rows_that_each_hold_one_velocity_set_it_and_leave_the_others(sign):
+def test_rows_with_one_velocity_set_only_this_velocity(sign):
     """A base and three joints: reflections leave all rows unchanged."""
     J = sign * np.array([[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
     projected = project(np.eye(4), J, sign * np.array([7.0, 0.5, -0.3]), np.array([1.0, 2.0, 3.0]))
@@ -91,6 +91,6 @@ def test_without_contacts_all_velocities_are_allowed(quadruped):
 
 
 @pytest.mark.parametrize("inertia", [-0.5, 0.0, np.nan])
-def test_a_demand_on_a_machine_whose_inertia_cannot_be_stays_as_it_is(inertia):
+def test_with_an_impossible_inertia_the_demand_is_unchanged(inertia):
     M, b = np.diag([1.0, inertia, 1.0]), np.array([0.1, 0.2, 0.3])
     np.testing.assert_array_equal(project(M, np.ones((1, 3)), np.zeros(1), b), b)

@@ -142,7 +142,7 @@ def test_a_foot_planned_to_rise_rises_while_tracking_is_relaxed(quadruped, schem
 
 
 @pytest.mark.parametrize("name", ["id-noslip-lcp", "id-noslip-qp"])
-def test_without_repair_friction_is_not_looked_at(quadruped, name):
+def test_without_repair_friction_does_not_change_the_torque(quadruped, name):
     """The torque is the same for demands that need more and less than the friction."""
     rng = np.random.default_rng(0)
     for demand in (1.0, 300.0):
@@ -186,7 +186,7 @@ def test_relaxed_demands_are_in_the_command(quadruped):
 
 @pytest.mark.parametrize("name", ["id-noslip-lcp", "id-coulomb-qp", "id-coulomb-lcp"])
 def test_at_their_limits_no_torque_was_clipped_after_the_last_solve(quadruped, name):
-    """Fed with the torque, the machine gets the predicted momentum: passes end when no joint is beyond its limit."""
+    """The torque gives the machine the predicted momentum: passes end when no joint is beyond its limit."""
     rng = np.random.default_rng(3)
     control = walker.controller(name, limit=0.5, gains=walker.NO_FEEDBACK)
     clipped = 0

@@ -48,7 +48,7 @@ def test_a_step_with_a_regularized_problem_reports_it(scheme, regularization, dr
     assert answered(in_python, asked(problem, np.zeros(solution.multipliers.size))).dropped == dropped
 
 
-def test_of_all_torques_the_nearest_to_one_that_is_possible_is_that_one(quadruped, standing):
+def test_a_feasible_last_torque_is_its_own_nearest_torque(quadruped, standing):
     """Two solutions of one standing step: from either, the search ends at the torques of the other."""
     problem = inverse_step(quadruped, standing, np.zeros(12), scenes.foot_contacts(quadruped, 0.7, feet=(0, 3)))
     f = coulomb.solve(problem).impulses.T.ravel()
@@ -131,7 +131,7 @@ def test_without_any_solution_the_last_torque_is_repeated(quadruped):
     assert not control(state, walker.stand()).tau.any()
 
 
-def test_feet_that_slide_keep_their_friction_on_the_circle_while_they_ramp():
+def test_sliding_feet_keep_circular_friction_while_they_ramp():
     """Unloading within the pyramids, as for sticking feet, would move the force into the diamond."""
     state = walker.at_home(scenes.links())
     state = structs.replace(state, v=np.concatenate(([0.3, 0.2], np.zeros(16))))

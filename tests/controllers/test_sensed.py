@@ -52,7 +52,7 @@ def test_sticking_feet_integrate_forbidden_demands_as_internal_forces(quadruped)
     np.testing.assert_allclose(more, 2.0 * grown, rtol=0.02)
 
 
-def test_friction_bounds_what_is_collected(quadruped):
+def test_friction_bounds_the_integrated_internal_forces(quadruped):
     mu, most = 0.7, 0.0
     for force in standing_forces(quadruped, mu, 0.02, steps=150)[100:]:
         side = np.abs(force[:, :2]).sum(axis=1)
@@ -63,7 +63,7 @@ def test_friction_bounds_what_is_collected(quadruped):
     assert np.abs(endless[:, 1]).max() > 1.5 * mu * walker.WEIGHT / 4
 
 
-def test_torques_keep_their_limits_and_that_is_said(quadruped):
+def test_sensed_torques_are_clipped_and_reported(quadruped):
     state, far = walker.at_home(quadruped), walker.stand(q=scenes.HOME + 1.0)
     command = walker.controller("id-sensed-1", limit=0.5)(state, far)
     assert np.abs(command.tau).max() == 0.5

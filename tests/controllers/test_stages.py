@@ -29,7 +29,7 @@ def assembled(state, reference, **settings):
     return controller(COULOMB_QP, **settings).problem(state, reference)
 
 
-def test_a_ramp_takes_no_time_or_some_but_not_less():
+def test_a_ramp_time_must_not_be_negative():
     assert InverseSettings(ramp_s=0.0).ramp_s == 0.0
     for ramp_s in (-1e-9, np.nan):
         with pytest.raises(InputError, match=r"inverse.ramp_s is .*; it must not be negative"):
@@ -91,7 +91,7 @@ def test_an_assembled_step_is_relative_to_landing_velocities_and_the_last_torque
     assert problem.prescribed.index.tolist() == list(range(u, 18))
 
 
-def test_forces_sensed_of_a_machine_at_rest_give_the_torque_that_holds_it(quadruped):
+def test_sensed_forces_at_rest_give_the_holding_torque(quadruped):
     """Static balance: predicted and sensed forces that are equal need equal torques."""
     state = walker.at_home(quadruped)
     predicted = walker.controller(gains=walker.NO_FEEDBACK)(state, walker.stand())
@@ -132,7 +132,7 @@ def asked(problem, **changes):
     return step_from_problem(problem, Cones(mu, np.isinf(mu), np.zeros(mu.size), 1e-3), last=np.zeros(12), **changes)
 
 
-def test_where_fingers_squeeze_nothing_is_known_of_what_parts_and_all_contacts_hold():
+def test_all_contacts_hold_if_fingers_prescribe_conflicting_velocities():
     """Velocities of a body and two fingers that close on it; the first, faster finger would leave a wall."""
     x, left, right = np.eye(3)
     normals = np.array([x - left, right - x, left])
@@ -183,7 +183,7 @@ def test_a_contact_with_unbounded_friction_may_push_without_bound(quadruped):
     assert np.isclose(np.abs(free.motor_impulse[1::3]), np.abs(bounded.motor_impulse[1::3]), rtol=1e-3).sum() < 8
 
 
-def test_a_motion_that_nothing_allows_has_no_repair(quadruped):
+def test_an_infeasible_motion_has_no_repair(quadruped):
     """A foot that is to stay on the ground without torque while the robot falls on its other feet."""
     problem = stood(quadruped, np.zeros(12), mu=0.0)
     quadruped.update(walker.at_home(quadruped).q, np.zeros(18))

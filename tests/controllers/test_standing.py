@@ -78,8 +78,8 @@ def test_no_mode_of_standing_grows_and_joint_errors_that_creep_decay(controller)
     assert growth[3] < 1.0 - ROUNDING
 
 
-# Lemke's solution is a vertex with feet at the edge of friction: it has a slope up to the next vertex alone, and none
-# where feet creep.
+# Lemke's solution is a vertex with feet at the edge of friction: it is differentiable only up to the next vertex, and
+# not where feet creep.
 @pytest.mark.parametrize("controller", one_fast((*CONTROLLERS, *FORGETS, "id-coulomb-lcp"), "id-coulomb-lcp"))
 def test_no_mode_of_standing_grows_where_feet_stick(controller):
     assert np.abs(StandingLoop(controller, "coulomb-lcp").eigenvalues()).max() < 1.0 + ROUNDING

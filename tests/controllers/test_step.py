@@ -136,7 +136,7 @@ def test_every_torque_of_the_smooth_scheme_is_proved_the_nearest(quadruped):
         assert np.isnan(other.gap)
 
 
-def test_a_search_that_is_stopped_says_how_much_nearer_a_torque_may_be(quadruped, monkeypatch):
+def test_a_stopped_search_bounds_the_distance_to_a_nearer_torque(quadruped, monkeypatch):
     """In interpreted code, in which the search's budget can be set to zero."""
     monkeypatch.setattr(schemes, "tick_nodes", lambda contacts: 1)
     control, gaps = controller(schemes.COULOMB_SMOOTH, mu=0.1), []
@@ -151,7 +151,7 @@ def test_a_search_that_is_stopped_says_how_much_nearer_a_torque_may_be(quadruped
 
 
 @pytest.mark.parametrize("name", TWO_STAGES)
-def test_without_friction_a_motion_that_no_impulse_gives_is_not_called_sticking(quadruped, name):
+def test_an_unstoppable_slide_on_ice_is_not_reported_as_sticking(quadruped, name):
     """Feet that slide on ice cannot be stopped: stage II alone would omit their rows."""
     rng = np.random.default_rng(2)
     quick, whole = (controller(SCHEMES[name], mu=0.0, shortcut=on) for on in (True, False))
@@ -179,7 +179,7 @@ def test_the_model_decides_if_sticking_needs_too_much_friction(quadruped, name):
     assert slips.solved_by == SCHEMES[name].name
     if name == "id-coulomb-qp":
         assert slips.status is Status.SOLVED
-    else:  # the model without slip has no such motion: tracking is relaxed
+    else:  # the model without slip does not allow this motion: tracking is relaxed
         assert slips.status is Status.REPAIRED
         assert slips.dropped == ("tracking",)
     force = slips.predicted.force
@@ -251,7 +251,7 @@ def test_a_joint_at_its_limit_gets_its_limit(quadruped, name):
     assert command.status is Status.REPAIRED
 
 
-def test_more_contacts_than_there_was_room_for_are_predicted_all(quadruped):
+def test_more_contacts_than_the_allocated_number_are_all_predicted(quadruped):
     frames = scenes.FEET * 6
     system = System.from_urdf(scenes.LINKS, free_flyer=True, effort_limit=np.full(12, 100.0))
     feet = SphereContacts(system, frames, scenes.RADIUS, plane(), 0.7)

@@ -205,7 +205,7 @@ def test_an_attribute_that_a_task_does_not_have_is_refused(task):
         task.kp = 5.0
 
 
-def test_the_corners_of_a_sole_are_asked_for_what_a_rigid_body_can_do():
+def test_demands_on_the_corners_of_a_sole_are_a_rigid_motion():
     of = moving(np.random.default_rng(0), "talos")
     candidates = of.contacts.detect(np.inf)
     asked = np.random.default_rng(1).standard_normal(24)
@@ -344,7 +344,7 @@ def test_a_lifted_heel_carries_no_force_until_it_lands():
     assert on_heels(controller(leaves, reference)) == 0.0
     again, swings = copy.deepcopy(controller), copy.deepcopy(controller)
     for _ in range(60):
-        controller.problem(rests, reference)  # asking does not count as time at rest
+        controller.problem(rests, reference)  # a call without a step does not count as time at rest
     assert on_heels(controller(rests, reference)) == 0.0
     assert on_heels(again(rests, reference)) == 0.0
     swings(leaves, structs.replace(reference, stance=np.zeros(2, dtype=bool)))

@@ -160,7 +160,7 @@ class Kept:
         return self.inner(state, reference)
 
 
-def test_warming_weighs_what_the_ground_gives_to_feet_that_slide(quadruped):
+def test_warming_runs_the_balance_of_forces_for_sliding_feet(quadruped):
     """The first fallback takes milliseconds: the library of linear algebra is initialized."""
     kept = Kept(walker.controller())
     controllers.warm(kept, lambda _: walker.stand(), walker.at_home(quadruped))

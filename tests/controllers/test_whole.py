@@ -58,7 +58,7 @@ def test_torques_and_memory_equal_the_parts(quadruped, name, actuators):
     q[2] += 0.003
     state = plant.reset(State(t=0.0, q=q, v=np.zeros(18)))
     rng, statuses = np.random.default_rng(3), set()
-    # the hyperbolic tangent of compiled code is not NumPy's to the last digit
+    # the hyperbolic tangents of compiled code and NumPy differ in the last digit
     same = {"rtol": 0, "atol": 0 if actuators is None else 1e-9}
     for i in range(250):
         feet = np.ones(4, dtype=bool)

@@ -94,7 +94,7 @@ def test_as_many_joints_as_are_allowed_are_read_and_computed(tmp_path, parent):
 
 @pytest.mark.parametrize("kind", ["pipe", "device"])
 @pytest.mark.parametrize("which", ["mule.urdf", "robot.toml"])
-def test_what_never_ends_is_not_read(tmp_path, kind, which):
+def test_endless_files_are_not_read(tmp_path, kind, which):
     descriptions.write(tmp_path)
     path = tmp_path / which
     path.unlink()

@@ -20,7 +20,7 @@ EVERY = pytest.mark.parametrize("name", MODELS)
 
 
 @EVERY
-def test_of_hostile_problems_none_is_answered_wrongly(name):
+def test_hostile_problems_have_no_wrong_answers(name):
     solve, law = MODELS[name], name
     outcomes = [judge_hostile(solve, law, hostile_step(number)) for number in range(150)]
     assert set(outcomes) <= {"solved", "repaired", "refused"}
@@ -143,7 +143,7 @@ def test_impulses_that_cancel_beyond_double_precision_are_not_called_solved(name
         ("sap", 7, 157187),
     ],
 )
-def test_what_double_precision_cannot_tell_is_not_called_solved(name, seed, number):
+def test_problems_beyond_double_precision_are_not_called_solved(name, seed, number):
     """Each of them was: wrong by 2e-6 to 0.91 in the units of some contact."""
     solve, law = MODELS[name], name
     problem = hostile_step(number, seed=seed)

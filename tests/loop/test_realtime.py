@@ -50,7 +50,7 @@ def prepared(before=""):
     return json.loads(done.stdout)
 
 
-def test_what_is_said_is_what_the_kernel_says():
+def test_reported_privileges_match_the_kernel():
     report = prepared()
     granted = report["granted"]
     assert (granted["scheduler"] == "SCHED_FIFO") == (report["scheduler"] == 1)

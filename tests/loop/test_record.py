@@ -315,7 +315,7 @@ def test_an_attended_loop_asks_for_a_word_in_each_mode_that_it_leaves_by_one(tmp
     assert asked == (["arm", "recover"] if attended else [])
 
 
-def test_lines_for_a_pipe_that_nobody_reads_wait_and_hold_up_nobody():
+def test_lines_for_an_unread_pipe_wait_without_blocking():
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     while select.select([], [writer], [], 0.0)[1]:

@@ -106,7 +106,7 @@ def test_a_fault_is_tolerated_as_often_in_a_row_as_its_rule_says(fault, name, th
     assert advance(safety, policy, 4 * MS, Inputs(fault, heard=True)).mode is expected
 
 
-def test_of_two_faults_the_graver_one_decides():
+def test_the_graver_of_two_faults_decides():
     policy = Policy(overrun=Rule(then="damp"), raised=Rule(then="stop"))
     safety = advance(Safety(mode=Mode.RUNNING), policy, 0, Inputs(Fault.OVERRUN | Fault.RAISED, heard=True))
     assert safety.mode is Mode.STOPPED
@@ -194,7 +194,7 @@ positive = hnp.arrays(np.float64, N, elements=st.floats(0.1, 40.0))
 
 @settings(max_examples=200, deadline=None)
 @given(vectors, vectors, vectors, vectors, positive, positive, st.floats(0.0, 1.0), st.floats(0.0, 2.0))
-def test_whatever_is_asked_the_gate_keeps_every_limit(wanted, last, q, v, torque, rate, share, dt):
+def test_the_gate_keeps_every_limit_for_any_command(wanted, last, q, v, torque, rate, share, dt):
     limits = Limits(
         torque=torque, torque_rate=rate, low=np.full(N, -1.0), high=np.full(N, 1.0), speed=np.full(N, 10.0),
         damping=np.ones(N),

@@ -67,7 +67,7 @@ def test_bytes_go_both_ways(link):
         assert take(a) == b"back"
 
 
-def test_nothing_is_received_twice_and_nothing_out_of_nothing(link):
+def test_each_datagram_is_received_once(link):
     a, b = link
     assert b.receive() is None
     a.send(memoryview(b"once"))
@@ -130,7 +130,7 @@ def test_a_stranger_who_speaks_first_does_not_keep_the_machine_out():
         link.close()
 
 
-def test_who_waits_on_udp_is_woken_by_a_datagram_and_by_nothing_else():
+def test_only_a_datagram_ends_a_wait_on_udp():
     with ends("udp") as (a, b):
         began = time.monotonic()
         a.wait(0.02)
@@ -194,7 +194,7 @@ def endpoints():
 VALUE = np.zeros(1)
 
 
-def test_before_anything_was_heard_nothing_is_old():
+def test_silence_is_zero_before_the_first_datagram():
     a, _ = endpoints()
     assert a.newest is None
     assert a.age(NS) == a.silence(NS) == 0

@@ -141,7 +141,7 @@ def test_after_a_large_loss_the_second_datagram_is_accepted():
     assert receiver.accept(numbered(sender, 4 + 2 * AHEAD))
 
 
-def test_where_the_session_is_known_no_other_is_listened_to():
+def test_only_the_known_session_is_accepted():
     receiver = Inbox(Kind.COMMAND, "go1", LOW, HIGH, session=6)
     assert receiver.accept(sealed(session=5)) is None
     assert receiver.dropped[Drop.OLD] == 1
@@ -223,7 +223,7 @@ def test_the_range_of_a_state_is_what_no_machine_of_this_world_exceeds():
 
 
 @pytest.mark.parametrize(("value", "fits"), [(np.nan, True), (-1.0, True), (1.0, True), (1.1, False), (-np.inf, False)])
-def test_what_may_be_not_measured_is_nan_or_within_its_range(value, fits):
+def test_optional_values_are_nan_or_within_their_range(value, fits):
     assert within(np.array([np.nan]), np.array([value]), np.array([1.0])) == fits
 
 

@@ -79,7 +79,7 @@ def test_a_body_at_rest_stays_held_next_to_a_body_a_thousand_kilometres_deep():
 
 @pytest.mark.parametrize("stiffness", [1e3, 1e8, 1e12, 1e15])
 @pytest.mark.parametrize("h", [1e-4, 1e-1])
-def test_a_mass_on_a_spring_moves_as_implicit_euler_has_it(stiffness, h):
+def test_a_mass_on_a_spring_moves_as_in_implicit_euler(stiffness, h):
     """Against exact fractions; v⁺ = (m v + h (f - K x)) / (m + hB + h²K)."""
     m, B, x, v, f = 2.0, 3.0, 0.013, -0.7, 5.0
     M, K, H, b, X, V, F = (Fraction(value) for value in (m, stiffness, h, B, x, v, f))
@@ -186,7 +186,7 @@ def particle(height, speed, h, *, K, B, mass=2.0, mu=0.0):
 
 @pytest.mark.parametrize("K", [0.0, 1e3, 1e10, np.inf])
 @pytest.mark.parametrize("B", [0.0, 1e6])
-def test_nothing_pushes_before_it_touches(K, B):
+def test_open_contacts_have_no_force(K, B):
     """Neither spring nor damper acts at a distance: a force appears only if the step ends in the ground."""
     falls_short = constraint.solve(particle(1e-3, -0.5, 1e-3, K=K, B=B))
     assert falls_short.impulses[0, 0] == 0.0
@@ -408,7 +408,7 @@ def test_a_joint_runs_into_its_limit_and_stops_there_beside_the_feet(quadruped):
     assert (solution.impulses[4:, 0] > 0.0).sum() == 1
 
 
-def test_values_that_mean_nothing_are_refused_in_one_line():
+def test_meaningless_values_are_refused_in_one_line():
     rows, zero = np.eye(1), np.zeros(1)
     for make in (
         lambda: constraint.springs(-1.0),

@@ -360,7 +360,7 @@ def test_that_no_roles_fit_is_a_proof_only_where_no_contact_may_slide(quadruped,
     assert note(np.inf) in proved
 
 
-def test_what_only_failures_need_is_loaded_with_the_first_step(monkeypatch):
+def test_code_for_failures_is_loaded_with_the_first_step(monkeypatch):
     """In a loop on the wall clock, the machine would get no command during the loading, and brake."""
     called = set()
 

@@ -32,7 +32,7 @@ RIGHT = [
 
 
 @pytest.mark.parametrize(("c", "f"), [case[:2] for case in RIGHT], ids=[case[2] for case in RIGHT])
-def test_what_obeys_the_law_has_no_residual(c, f):
+def test_impulses_that_obey_the_law_have_no_residual(c, f):
     assert friction_lcp.judged(point(c), np.array(f), HEAP) <= 1e-15
 
 

@@ -95,7 +95,7 @@ def test_tangents_turned_by_a_quarter_span_the_same_friction(quadruped, name, so
 
 @every_model
 @both_directions
-def test_what_is_remembered_changes_the_way_and_not_the_answer(quadruped, name, solve, inverse):
+def test_a_warm_start_does_not_change_the_answer(quadruped, name, solve, inverse):
     rng = np.random.default_rng(20)
     for seed in range(8):
         problem = walking(quadruped, name, inverse, seed)

@@ -330,7 +330,7 @@ def test_conflicting_joint_velocities_give_large_torques_and_no_exception():
     ("change", "said"),
     [({"stiffness": -1.0}, "stiffness"), ({"damping": -1.0}, "damping")],
 )
-def test_parameters_that_cannot_be_are_named(change, said):
+def test_impossible_parameters_are_named(change, said):
     problem = point_mass(1.0, 1e-3, 0.5, **{"stiffness": 1e4} | change)
     with pytest.raises(InputError, match=said):
         sap.solve(problem)

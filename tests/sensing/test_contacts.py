@@ -66,7 +66,7 @@ def test_the_majority_decides(votes):
     assert Fused(sources)(felt([0.0]), STAND)[0] == (sum(votes) >= 2)
 
 
-def test_what_is_believed_takes_the_place_of_the_plan_and_nothing_else():
+def test_sensed_stance_replaces_only_the_planned_stance():
     reference = sensed_stance(Touch(4))(felt([9.0, 0.0, 9.0, 0.0]), STAND)
     assert reference.stance.tolist() == [True, False, True, False]
     np.testing.assert_array_equal(reference.q, STAND.q)

@@ -30,7 +30,7 @@ def sensed(t, height=0.0):
     )
 
 
-def test_nothing_asked_is_no_stage_and_the_planned_stance_stays():
+def test_default_sensing_has_no_stage_and_keeps_the_planned_stance():
     assert sense(Sensing(), feet, sensed(0.0).state) is None
     assert stance(Sensing(), feet) is None
 

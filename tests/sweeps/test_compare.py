@@ -255,7 +255,7 @@ def test_a_study_writes_its_tables(compare):
         (["--set", "trouble=refuse", "--out", "c"], "this gain does not fit"),
     ],
 )
-def test_what_cannot_be_used_is_status_2_with_exactly_one_line(compare, arguments, line):
+def test_unusable_input_is_status_2_with_exactly_one_line(compare, arguments, line):
     Path("full").mkdir()
     Path("full/notes.txt").write_text("mine")
     status, out, err = compare(*arguments)

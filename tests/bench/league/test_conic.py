@@ -31,7 +31,7 @@ def test_a_general_solver_finds_the_motion_and_the_impulses_of_sap(name, problem
     outcome = conic.SOLVERS[name](asked, 1e-10)
     expected = sap.solve_sparse(problem, sigma=SIGMA, beta=BETA, tolerance=1e-12)
     assert outcome.solved
-    # costs to 1e-10, and what differs goes with the root of that
+    # costs agree to 1e-10, and differences of velocities are of the order of its square root
     momentum = np.abs(problem.M @ expected.v_plus[..., None]).max()
     np.testing.assert_allclose(outcome.v, expected.v_plus.ravel(), rtol=0, atol=1e-3)
     np.testing.assert_allclose(outcome.gamma, expected.impulses.ravel(), rtol=0, atol=2e-3 * momentum)
@@ -39,7 +39,7 @@ def test_a_general_solver_finds_the_motion_and_the_impulses_of_sap(name, problem
     assert conic.slackness(asked, outcome) < 1e-6
 
 
-def test_the_condition_is_that_of_the_hessian_by_differences_of_the_momentum(problem):
+def test_the_condition_number_equals_finite_differences_of_the_gradient(problem):
     """The gradient of the cost is M (v - v*) - Jᵀγ(v), with γ the projection that SAP itself uses."""
     asked = conic.program(problem, SIGMA, BETA)
     v = sap.solve_sparse(problem, sigma=SIGMA, beta=BETA, tolerance=1e-12).v_plus.ravel() + 1e-4
@@ -59,17 +59,17 @@ def test_the_condition_is_that_of_the_hessian_by_differences_of_the_momentum(pro
     assert conic.condition(asked, v) == pytest.approx(np.linalg.cond(0.5 * (H + H.T)), rel=1e-3)
 
 
-def test_the_momentum_error_is_that_of_the_experiment_and_sap_has_no_slackness(problem):
+def test_the_momentum_error_equals_the_experiments_and_sap_has_no_slackness(problem):
     asked = conic.program(problem, SIGMA, BETA)
     solution = sap.solve_sparse(problem, sigma=SIGMA, beta=BETA, tolerance=1e-3)
     answer = conic.by_sap(problem, solution, 0.0)
     assert conic.momentum_error(asked, answer) == pytest.approx(clutter.momentum_error(problem, solution), rel=1e-6)
     assert conic.slackness(asked, answer) < 1e-14
-    # impulses that do not match the velocities are noticed
+    # impulses that do not match the velocities are detected
     assert conic.slackness(asked, answer._replace(gamma=answer.gamma + 1e-3)) > 1e-6
 
 
-def test_solvers_are_put_beside_sap_on_the_same_steps(problem):
+def test_solvers_are_compared_with_sap_on_the_same_steps(problem):
     outcome = beside([problem, problem], sap.Parameters(tolerance=1e-5), 1e-8)
     assert all(len(one.us) == 2 for one in outcome.values())
     assert outcome[SAP].momentum_error.max() < 1e-5

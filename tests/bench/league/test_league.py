@@ -25,7 +25,7 @@ ONE = FrictionProblem("one", np.eye(3), np.array([-2.0, 3.0, 4.0]), np.array([0.
 
 
 @pytest.mark.parametrize("number", range(8))
-def test_a_steps_delassus_operator_tells_the_velocities_that_its_impulses_lead_to(number):
+def test_a_delassus_operator_maps_impulses_to_contact_velocities(number):
     step = numbered_step(number, seed=5, most_contacts=6)
     problem, solution = of_step("step", step), coulomb_cone.solve(step)
     if solution.status is not Status.SOLVED:
@@ -38,7 +38,7 @@ def test_a_steps_delassus_operator_tells_the_velocities_that_its_impulses_lead_t
     assert miss(problem.W, problem.q, problem.mu, solution.impulses.ravel()) < 1e-8
 
 
-def test_our_solver_solves_everything_that_our_trots_and_grasps_have_met():
+def test_our_solver_solves_all_recorded_problems_of_trots_and_grasps():
     recorded = read([RECORDED])
     assert len(recorded) == 48
     for problem in recorded:
@@ -131,7 +131,7 @@ def test_false_successes_are_counted_per_solver(monkeypatch):
     assert small["tried"] == small["unsolved_though_solvable"] == 0
 
 
-def test_hostile_and_random_problems_are_as_many_as_asked_and_always_the_same():
+def test_hostile_and_random_problems_are_reproducible_and_of_the_requested_number():
     first, again = (problems(Config(random=4, hostile=5)) for _ in range(2))
     names = [problem.name for problem in first if not problem.name.startswith("recorded/")]
     assert len(names) == 9
