@@ -19,7 +19,7 @@ __all__ = ["check", "load", "names", "summaries"]
 
 
 def summaries() -> dict[str, str]:
-    """Return a line about each robot, by name: its summary, or the command that installs a missing URDF."""
+    """Return a line about each robot, by name: its summary, and the command that installs a missing URDF."""
     lines = {}
     for name in names():
         path = robot_file(name)

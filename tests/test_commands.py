@@ -50,7 +50,7 @@ OF_OTHERS = ("tsid/bin/python", "--peers tsid", ".npz", "FOLDER", "loop.joints=u
 HEAVY = ("--study", "runs/tables", "--controllers all", "coulomb-cone")
 """Commands whose short form also takes many seconds, or compiles for minutes."""
 MAY_MISS = ("run", "compare", "loop", "doctor")
-"""Accepted exit statuses: a shortened run may miss its task, and a computer may lack something."""
+"""Commands that may exit with status 1: a shortened run may miss its task, and a computer may lack something."""
 
 Script = list[tuple[str, list[str]]]
 
