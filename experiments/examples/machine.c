@@ -2,8 +2,9 @@
  *
  *     idcontrol loop --header > idcontrol_wire.h
  *     cc -O2 -o machine machine.c -lm
- *     ./machine [-f FEET] [-j NAME,NAME,...] [-q Q,Q,...] [-r HZ] [-p PATIENCE] [-l LIMIT]
+ *     ./machine [-f FEET] [-j NAME,NAME,...] [-q Q,Q,...] [-r HZ] [-p PATIENCE] [-l LIMIT] [-m]
  *               ROBOT JOINTS OWN_PORT LOOP_PORT
+ *     ./machine [the same options] -s FILE ROBOT JOINTS
  *
  * It speaks the datagrams of idcontrol_wire.h on loopback, in real time where that is permitted (it says where not), and
  * does what the electronics of a robot do: hold still until torques are asked for, follow the newest command until a
@@ -16,6 +17,10 @@
  * arm. Joints begin at Q, or at zero. With -j it tells the NAMEs of its joints in its order, so that a loop that counts on
  * another one refuses it. Commands beyond LIMIT (40) [N m], or with larger gains than
  * idcontrol_wire.h allows for it, are dropped.
+ *
+ * With -s the loop is on the same computer, and both share the memory of FILE instead of sockets
+ * (`idcontrol loop --peer FILE`). With -m it polls for the answer to each state, which occupies a core meanwhile, and
+ * prints the times from sending a state to the command that answers it.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <arpa/inet.h>
@@ -32,9 +37,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#define IDC_SHARED
 #include "idcontrol_wire.h"
 
-enum { MOST_JOINTS = 64, MOST_FEET = 16, FAREWELL = 20, PRIORITY = 80 };
+enum { MOST_JOINTS = 64, MOST_FEET = 16, FAREWELL = 20, PRIORITY = 80, LONGEST_US = 20000 };
 enum { MOST_VALUES = 1 + 7 + 6 + 5 * MOST_JOINTS + 3 + 6 * MOST_FEET + 9 };
 
 static const double INERTIA = 0.1; /* of every joint [kg m2] */
@@ -185,6 +191,42 @@ static int open_channel(long own_port, long loop_port) {
     return channel;
 }
 
+/* The connection to the loop: a socket, or shared memory. */
+struct connection {
+    int channel; /* the socket; below 0 for shared memory */
+    struct idc_shared memory;
+};
+
+static ssize_t receive(struct connection *to, unsigned char *data) {
+    if (to->channel >= 0) return recv(to->channel, data, 65536, 0);
+    const size_t size = idc_shared_receive(&to->memory, data);
+    return size ? (ssize_t)size : -1;
+}
+
+static int post(struct connection *to, const unsigned char *data, size_t size) {
+    if (to->channel < 0) return idc_shared_send(&to->memory, data, size), 1;
+    return send(to->channel, data, size, 0) >= 0 || errno == ECONNREFUSED || errno == EAGAIN;
+}
+
+/* Times from sending a state to the command that answers it, counted by microseconds. */
+struct answers {
+    uint64_t count, of_us[LONGEST_US];
+};
+
+static void count_answer(struct answers *answers, int64_t ns) {
+    const int64_t us = ns / 1000;
+    answers->count++;
+    answers->of_us[us < LONGEST_US ? us : LONGEST_US - 1]++;
+}
+
+/* The time within which this share of all answers came [us]. */
+static int quantile(const struct answers *answers, double share) {
+    uint64_t sum = 0;
+    for (int us = 0; us < LONGEST_US; us++)
+        if ((double)(sum += answers->of_us[us]) >= share * (double)answers->count) return us;
+    return LONGEST_US;
+}
+
 /* Ask for real time: a priority above ordinary processes, and memory that is never swapped out. */
 static void hurry(void) {
     const struct sched_param param = {.sched_priority = PRIORITY};
@@ -194,9 +236,12 @@ static void hurry(void) {
 
 int main(int argc, char **argv) {
     struct machine machine = {.names = NAN};
-    const char *begin = NULL;
+    const char *begin = NULL, *file = NULL;
     long hz = 1000, patience = 20;
-    for (int option; (option = getopt(argc, argv, "f:j:q:r:p:l:")) != -1;) {
+    int measures = 0;
+    for (int option; (option = getopt(argc, argv, "f:j:q:r:p:l:s:m")) != -1;) {
+        if (option == 's') file = optarg;
+        if (option == 'm') measures = 1;
         if (option == 'f') machine.feet = (uint32_t)number(optarg, "FEET", 1, MOST_FEET);
         if (option == 'j') machine.names = idc_number(optarg);
         if (option == 'q') begin = optarg;
@@ -205,18 +250,20 @@ int main(int argc, char **argv) {
         if (option == 'l') LIMIT = (double)number(optarg, "LIMIT", 1, 1000);
         if (option == '?') return 2;
     }
-    if (argc - optind != 4) {
-        fprintf(stderr, "usage: machine [-f FEET] [-j NAME,NAME,...] [-q Q,Q,...] [-r HZ] [-p PATIENCE] [-l LIMIT] "
-                        "ROBOT JOINTS OWN_PORT LOOP_PORT\n");
+    if (argc - optind != (file == NULL ? 4 : 2)) {
+        fprintf(stderr, "usage: machine [-f FEET] [-j NAME,NAME,...] [-q Q,Q,...] [-r HZ] [-p PATIENCE] [-l LIMIT] [-m] "
+                        "ROBOT JOINTS OWN_PORT LOOP_PORT, or -s FILE ROBOT JOINTS\n");
         return 2;
     }
     argv += optind;
     const uint32_t robot = idc_number(argv[0]);
     machine.joints = (uint32_t)number(argv[1], "JOINTS", 1, MOST_JOINTS);
     if (begin != NULL) place(&machine, begin);
-    const int channel = open_channel(number(argv[2], "OWN_PORT", 1, 65535), number(argv[3], "LOOP_PORT", 1, 65535));
-    if (channel < 0) {
-        fprintf(stderr, "UDP: %s\n", strerror(errno));
+    struct connection to = {.channel = -1};
+    if (file == NULL)
+        to.channel = open_channel(number(argv[2], "OWN_PORT", 1, 65535), number(argv[3], "LOOP_PORT", 1, 65535));
+    if (file == NULL ? to.channel < 0 : idc_shared_open(&to.memory, file) != 0) {
+        fprintf(stderr, "%s: %s\n", file == NULL ? "UDP" : file, strerror(errno));
         return 3;
     }
 
@@ -229,48 +276,47 @@ int main(int argc, char **argv) {
     heard.inbox = (struct idc_inbox){.kind = IDC_COMMAND, .robot = robot, .count = IDC_ROWS * machine.joints};
     heard.inbox.low = heard.low, heard.inbox.high = heard.high;
     struct idc_outbox outbox = {.kind = IDC_STATE, .robot = robot, .session = (uint32_t)getpid()};
-    enum idc_mode mode = IDC_IDLE;
-    hurry();
     const int64_t period = 1000000000 / hz;
+    struct idc_life life = {.patience_ns = patience * period, .still_ns = STILL_NS, .most_ns = BRAKED_NS, .rest = REST};
+    static struct answers answers;
+    hurry();
     const pid_t parent = getppid();
-    int64_t due = now_ns(), since_heard = due, since_damped = 0, since_moved = due;
-    int silent = 0, farewell = 0, begun = 0;
+    int64_t due = now_ns(), sent = due;
+    int farewell = 0;
     while (farewell < FAREWELL) {
         due += period;
+        const uint64_t before = heard.inbox.accepted;
+        while (measures && life.mode == IDC_RUNNING && now_ns() < due) {
+            const ssize_t got = receive(&to, data);
+            if (got < 0) continue;
+            listen_to(&heard, data, (size_t)got);
+            if (heard.head.echo != outbox.sequence) continue;
+            count_answer(&answers, now_ns() - sent);
+            break;
+        }
         const struct timespec until = {due / 1000000000, due % 1000000000};
         while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR) {
         }
-        const uint64_t before = heard.inbox.accepted;
-        for (ssize_t got; (got = recv(channel, data, sizeof data, 0)) >= 0;) listen_to(&heard, data, (size_t)got);
-        if (heard.inbox.accepted != before) since_heard = now_ns();
-        const int known = heard.inbox.known, asked = heard.head.mode;
-        silent = asked != IDC_STOPPED && now_ns() - since_heard > patience * period; /* who has left is not missed */
-
-        if (mode == IDC_IDLE && known && !silent) mode = IDC_READY;
-        /* as nothing has moved, the next loop is welcome */
-        if (mode == IDC_READY && silent) mode = IDC_IDLE, heard.inbox.known = 0;
-        if (mode == IDC_READY && asked == IDC_RUNNING) mode = IDC_RUNNING, begun = 1;
-        /* whether the end was planned or not, nothing goes limp that still moves */
-        if (mode == IDC_RUNNING && (silent || asked != IDC_RUNNING)) mode = IDC_DAMPED, since_damped = now_ns();
-        if (fastest(&machine) >= REST) since_moved = now_ns();
-        if (mode == IDC_DAMPED && (now_ns() - since_moved > STILL_NS || now_ns() - since_damped > BRAKED_NS)) {
-            if (silent || asked == IDC_STOPPED) mode = IDC_STOPPED;
-            else if (asked == IDC_READY) mode = IDC_READY; /* somebody has recovered the loop */
-        }
-        if (mode < IDC_RUNNING && known && asked == IDC_STOPPED) mode = IDC_STOPPED;
+        for (ssize_t got; (got = receive(&to, data)) >= 0;) listen_to(&heard, data, (size_t)got);
+        const enum idc_mode mode = idc_live(&life, &heard.inbox, heard.head.mode, heard.inbox.accepted != before,
+                                            fastest(&machine), now_ns());
         if (mode == IDC_RUNNING) adopt(&machine, command, heard.command);
         memcpy(command, heard.command, sizeof command);
-        if (begun) move(&machine, mode, command, 1e-9 * (double)period);
+        if (life.begun) move(&machine, mode, command, 1e-9 * (double)period);
         const uint64_t echo = heard.inbox.known ? heard.head.sequence : 0;
         const uint32_t count = describe(values, &machine);
-        const size_t size = idc_seal(&outbox, (uint16_t)mode, now_ns(), echo, values, count, data);
-        if (send(channel, data, size, 0) < 0 && errno != ECONNREFUSED && errno != EAGAIN) break;
+        sent = now_ns();
+        const size_t size = idc_seal(&outbox, (uint16_t)mode, sent, echo, values, count, data);
+        if (!post(&to, data, size)) break;
         farewell += mode == IDC_STOPPED;
         if (getppid() != parent && mode < IDC_RUNNING) break; /* whoever started us is gone before we moved */
     }
     printf("accepted %llu dropped %llu moved %.3f s %s\n", (unsigned long long)heard.inbox.accepted,
            (unsigned long long)dropped(&heard), machine.t,
-           silent ? "silent" : "told to stop");
-    close(channel);
+           life.silent ? "silent" : "told to stop");
+    if (measures)
+        printf("answers to %llu states within %d us (50 %%), %d us (99 %%)\n", (unsigned long long)answers.count,
+               quantile(&answers, 0.5), quantile(&answers, 0.99));
+    if (to.channel >= 0) close(to.channel);
     return 0;
 }

@@ -36,7 +36,9 @@ CONNECTION = ("transport", "pacing", "bind", "peer", "arm", "planner", "estimato
 @click.option("--transport", metavar="T", help="Connection to the machine: shared (memory), udp or inprocess.")
 @click.option("--pacing", metavar="P", help="real; with inprocess also simulated (at most real time) or fast.")
 @click.option("--bind", metavar="HOST:PORT", help="Address to listen on for UDP; by default a port of loopback.")
-@click.option("--peer", metavar="HOST:PORT", help="Address of the machine over UDP, instead of a simulated plant.")
+@click.option(
+    "--peer", metavar="HOST:PORT|FILE", help="The machine, over UDP or a file of shared memory, instead of a plant."
+)
 @click.option("--arm", is_flag=True, default=None, help="Arm the machine at --peer once it is ready, without Enter.")
 @click.option(
     "--set",
@@ -110,7 +112,7 @@ def _drive(
     own = {key.removeprefix("loop."): parsed.pop(key) for key in list(parsed) if key.startswith("loop.")}
     own |= {name: request[name] for name in CONNECTION if request[name] is not None}
     if own.get("peer") is not None:
-        own.setdefault("transport", "udp")
+        own.setdefault("transport", "shared" if "/" in str(own["peer"]) else "udp")
     how = build(LoopSettings(), own, {name: f"--{name}" for name in CONNECTION})
     start = entries[experiment].load().presets["default"]
     of_run = {name: value for name, value in request.items() if name not in CONNECTION}

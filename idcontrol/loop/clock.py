@@ -177,7 +177,7 @@ class Cycle(msgspec.Struct, frozen=True):
 class Pacer:
     """Waits for the cycles of a loop."""
 
-    def __init__(self, clock: Clock, period: int, heard: Callable[[int], bool] | None = None) -> None:
+    def __init__(self, clock: Clock, period: int, heard: Callable[[int, bool], bool] | None = None) -> None:
         """Prepare cycles; the first cycle is due one period after the first call of `wait`.
 
         Args:
@@ -210,16 +210,16 @@ class Pacer:
         missed, self._index, self._woke = index - self._index - 1, index, self._clock.now()
         return Cycle(index=index, due=due, woke=self._woke, missed=missed, jumped=jumped)
 
-    def _follow(self, heard: Callable[[int], bool], due: int, opens: int) -> int:
+    def _follow(self, heard: Callable[[int, bool], bool], due: int, opens: int) -> int:
         """Wait for the datagram of a cycle that may begin from the time `opens` on; return the shift of the deadline.
 
         If a datagram comes before that time, the cycle waits for a newer datagram, at most until its deadline: a
         machine that sends more than once per period sends a newer datagram in time.
         """
         clock, came = self._clock, None
-        while clock.now() < opens and heard(opens):
+        while clock.now() < opens and heard(opens, False):
             came = clock.now()
-        if heard(due + round(PATIENCE * self._period) if came is None else due):
+        if heard(due + round(PATIENCE * self._period) if came is None else due, True):
             came = clock.now()
         most = round(LARGEST_SHIFT * self._period)
         return 0 if came is None else min(max(round(GAIN * (came - due)), -most), most)

@@ -225,7 +225,96 @@ static inline void idc_state_range(const struct idc_machine *m, double *low, dou
     low[0] = 0.0;
 }
 
+/* The modes of a machine: when torques flow, when it brakes by itself, and when a braked machine is ready again. Set the
+ * first four numbers; the rest begins with zero. */
+struct idc_life {
+    int64_t patience_ns;      /* silence of the loop after which a running machine brakes */
+    int64_t still_ns, most_ns; /* braking ends after this time at rest, or at the latest after most_ns */
+    double rest;              /* joints slower than this may be at rest [rad/s] */
+    enum idc_mode mode;
+    int silent; /* 1 while the loop is silent for longer than the patience */
+    int begun;  /* 1 once torques have flowed */
+    int64_t heard_ns, moved_ns, damped_ns;
+};
+
+/* Advance the mode in each period and return it: torques flow only in IDC_RUNNING, and a machine brakes in IDC_DAMPED.
+ * `asked` is the mode in the newest command, `heard` is 1 if a command was accepted in this period, `speed` is the largest
+ * speed of a joint [rad/s]. */
+static inline enum idc_mode idc_live(struct idc_life *life, struct idc_inbox *box, int asked, int heard, double speed,
+                                     int64_t now_ns) {
+    if (heard || life->heard_ns == 0) life->heard_ns = now_ns;
+    if (speed >= life->rest || life->moved_ns == 0) life->moved_ns = now_ns;
+    life->silent = asked != IDC_STOPPED && now_ns - life->heard_ns > life->patience_ns;
+    if (life->mode == IDC_IDLE && box->known && !life->silent) life->mode = IDC_READY;
+    if (life->mode == IDC_READY && life->silent) life->mode = IDC_IDLE, box->known = 0; /* the next loop may come */
+    if (life->mode == IDC_READY && asked == IDC_RUNNING) life->mode = IDC_RUNNING, life->begun = 1;
+    /* nothing that moves goes limp, whether the end was planned or not */
+    if (life->mode == IDC_RUNNING && (life->silent || asked != IDC_RUNNING))
+        life->mode = IDC_DAMPED, life->damped_ns = now_ns;
+    if (life->mode == IDC_DAMPED &&
+        (now_ns - life->moved_ns > life->still_ns || now_ns - life->damped_ns > life->most_ns)) {
+        if (life->silent || asked == IDC_STOPPED) life->mode = IDC_STOPPED;
+        else if (asked == IDC_READY) life->mode = IDC_READY; /* the operator has recovered the loop */
+    }
+    if (life->mode < IDC_RUNNING && box->known && asked == IDC_STOPPED) life->mode = IDC_STOPPED;
+    return life->mode;
+}
+
 #ifdef __cplusplus
+}
+#endif
+
+/* Shared memory between a loop and a machine on one computer: define IDC_SHARED before you include this file (POSIX, GCC
+ * or Clang; under -std=c11 also define _POSIX_C_SOURCE as 200809L). A file has a mailbox in each direction with the newest datagram; `idcontrol loop --peer FILE` opens it. */
+#ifdef IDC_SHARED
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+enum { IDC_BOX = 16 + IDC_LARGEST + 5 };
+
+struct idc_shared {
+    unsigned char *out, *in;
+    uint64_t seen; /* counter of the last datagram that was read */
+};
+
+/* Map the file, which is created if it does not exist, as the machine's end; -1 if that fails (errno says why). */
+static inline int idc_shared_open(struct idc_shared *link, const char *path) {
+    const int file = open(path, O_RDWR | O_CREAT, 0600);
+    void *memory = MAP_FAILED;
+    if (file >= 0 && ftruncate(file, 2 * IDC_BOX) == 0)
+        memory = mmap(NULL, 2 * IDC_BOX, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (file >= 0) close(file);
+    if (memory == MAP_FAILED) return -1;
+    link->in = (unsigned char *)memory;
+    link->out = link->in + IDC_BOX;
+    link->seen = __atomic_load_n((uint64_t *)(void *)link->in, __ATOMIC_ACQUIRE); /* an old datagram is not received */
+    return 0;
+}
+
+/* Replace the datagram in the mailbox; its counter is odd during the write. */
+static inline void idc_shared_send(struct idc_shared *link, const void *data, size_t size) {
+    uint64_t *head = (uint64_t *)(void *)link->out;
+    const uint64_t counter = head[0] & ~(uint64_t)1;
+    __atomic_store_n(head, counter + 1, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    head[1] = size;
+    memcpy(link->out + 16, data, size);
+    __atomic_store_n(head, counter + 2, __ATOMIC_RELEASE);
+}
+
+/* Copy a new datagram into `data`, which holds IDC_LARGEST bytes; returns its size, 0 if there is none. */
+static inline size_t idc_shared_receive(struct idc_shared *link, void *data) {
+    const uint64_t *head = (const uint64_t *)(const void *)link->in;
+    const uint64_t counter = __atomic_load_n(head, __ATOMIC_ACQUIRE);
+    const size_t size = (size_t)head[1];
+    if (counter == link->seen || counter % 2 == 1 || size > IDC_LARGEST) return 0;
+    memcpy(data, link->in + 16, size);
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    if (__atomic_load_n(head, __ATOMIC_RELAXED) != counter) return 0; /* the writer is active: read at the next call */
+    link->seen = counter;
+    return size;
 }
 #endif
 #endif

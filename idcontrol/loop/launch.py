@@ -41,8 +41,8 @@ from idcontrol.loop.simulated import ticks
 from idcontrol.loop.stop import Stop
 from idcontrol.loop.telemetry import channels
 from idcontrol.loop.transport import Link, inprocess
-from idcontrol.loop.transport.shared import BYTES, SharedLink
-from idcontrol.loop.transport.udp import LOOPBACK, UdpLink, address
+from idcontrol.loop.transport.shared import BYTES, SharedLink, named
+from idcontrol.loop.transport.udp import LOOPBACK, Address, UdpLink, address
 from idcontrol.loop.wire import FASTEST, HEAD_BYTES, MAGIC, Drop, SessionNumbers, names_number
 from idcontrol.record.channels import width
 from idcontrol.types import State
@@ -68,8 +68,8 @@ class LoopSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         pacing: ``real`` is the wall clock. In process only: ``fast`` is simulated time as fast as possible,
             ``simulated`` is simulated time slowed down to the wall clock.
         bind: Address at which to listen for UDP, HOST:PORT; null means a free port of loopback.
-        peer: Address of the machine, HOST:PORT over UDP, whose states set the times of the ticks; null starts a plant
-            in a separate process.
+        peer: Address of the machine: HOST:PORT over UDP, or with ``shared`` a file, best in ``/dev/shm``; the ticks
+            follow its states. null starts a plant in a separate process.
         joints: Order of the joints of the machine at `peer`, one of `orders` in the robot file; null means the order of
             the model.
         plant_rate_hz: Rate of the plant; null means the rate of the loop.
@@ -154,8 +154,8 @@ def _check(settings: LoopSettings, viewer: Viewer | None) -> None:
     Raises:
         InputError: Settings contradict each other.
     """
-    if settings.peer is not None and settings.transport != "udp":
-        raise InputError(f"peer={settings.peer} is reached by transport=udp, not {settings.transport}")
+    if settings.peer is not None and settings.transport == "inprocess":
+        raise InputError(f"peer={settings.peer} is reached by transport=udp or shared, not inprocess")
     if settings.joints is not None and settings.peer is None:
         raise InputError(
             f"joints={settings.joints} is the order of a machine at loop.peer; the plant here has the model's"
@@ -511,9 +511,10 @@ class _Work:
 
     def _connect(self, machine_fd: int | None, numbers: SessionNumbers) -> tuple[Link, subprocess.Popen[bytes] | None]:
         """Return the loop's end of the link, and the process of the plant if the loop starts a plant."""
-        settings, link = self.settings, _open(self.settings) if self.settings.transport == "udp" else None
-        if link is not None and settings.peer is not None:
-            return link, None
+        settings = self.settings
+        if settings.peer is not None:
+            return _open(settings), None
+        link = UdpLink(_local(settings)) if settings.transport == "udp" else None
         assert machine_fd is not None
         job = PlantJob(
             target=self.target, config=self.config, period=self.plant_period, session=numbers.other or 0,
@@ -528,22 +529,31 @@ class _Work:
         return SharedLink(memory, side=0), start("idcontrol.loop.plant_process", job, [machine_fd, shared_fd])
 
 
-def _open(settings: LoopSettings) -> UdpLink:
-    """Open the loop's end of a connection over UDP."""
-    bind = (LOOPBACK, 0) if settings.bind is None else address(settings.bind)
-    return UdpLink(bind, None if settings.peer is None else address(settings.peer))
+def _open(settings: LoopSettings) -> UdpLink | SharedLink:
+    """Open the loop's end of the connection to the machine at `peer`."""
+    assert settings.peer is not None
+    if settings.transport == "udp":
+        return UdpLink(_local(settings), address(settings.peer))
+    lock, memory = named(settings.peer)
+    return SharedLink(memory, side=0, lock=lock)
 
 
-def _listening(loop: ControlLoop, link: Link, clock: Clock) -> Callable[[int], bool]:
+def _local(settings: LoopSettings) -> Address:
+    """Return the address at which to listen for UDP."""
+    return (LOOPBACK, 0) if settings.bind is None else address(settings.bind)
+
+
+def _listening(loop: ControlLoop, link: Link, clock: Clock) -> Callable[[int, bool], bool]:
     """Return a function that waits for a datagram until a deadline [ns]; it returns True if a datagram came."""
-    assert isinstance(link, UdpLink)
+    assert isinstance(link, UdpLink | SharedLink)
 
-    def heard(deadline: int) -> bool:
+    def heard(deadline: int, due: bool) -> bool:
         while not loop.hear():
             remaining = deadline - clock.now()
             if remaining <= 0:
                 return False
-            link.wait(remaining / NS)
+            if not (due and isinstance(link, SharedLink)):  # a datagram in memory wakes no process: poll if one is due
+                link.wait(remaining / NS)
         return True
 
     return heard

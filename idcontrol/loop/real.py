@@ -357,7 +357,7 @@ def run(
     asked: Callable[[], bool],
     recorded: Callable[[], bool] = lambda: True,
     acts: Callable[[Mode], bool] = lambda mode: False,
-    heard: Callable[[int], bool] | None = None,
+    heard: Callable[[int, bool], bool] | None = None,
 ) -> None:
     """Tick in every period until the loop has stopped.
 

@@ -10,6 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -103,12 +104,19 @@ def settings(own, machine):
 
 @needs_compiler
 @pytest.mark.wallclock
-def test_a_machine_in_c_is_driven_over_udp(program, tmp_path):
+@pytest.mark.parametrize("transport", ["udp", "shared"])
+def test_a_machine_in_c_is_driven(program, transport, tmp_path):
     own, there = free_ports(2)
-    machine = start(program, "-r", "100", *PATIENT, "arm", "2", there, own)
+    memory = tmp_path / "memory"
+    where, how = {
+        "udp": ((there, own), settings(own, there)),
+        "shared": ((), msgspec.structs.replace(settings(own, there), transport="shared", peer=str(memory))),
+    }[transport]
+    shared = ("-s", memory) if transport == "shared" else ()
+    machine = start(program, "-r", "100", *PATIENT, *shared, "arm", "2", *where)
     # it ends after a number of ticks, however long a computer that others use takes for them
     config = rig.Config(controller="tests.loop.test_launch:Terminated", duration_s=GUARD_S)
-    metrics = launch.run("tests.loop.rig:offer", config, settings(own, there), tmp_path / "run")
+    metrics = launch.run("tests.loop.rig:offer", config, how, tmp_path / "run")
     said, _ = machine.communicate(timeout=GUARD_S)
     assert metrics["ended"] == "signal"
     assert machine.returncode == 0

@@ -325,7 +325,7 @@ class Rig:
             self.machine.tick(Cycle(index=now // PERIOD, due=now, woke=now))
             self.machine_rows.append(Row(self.machine.row.values.copy(), self._machine_where))
 
-    def _heard(self, deadline):
+    def _heard(self, deadline, due):
         while not self.loop.hear():
             if self.clock.now() >= deadline:
                 return False

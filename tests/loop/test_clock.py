@@ -156,7 +156,7 @@ def followed(news, cycles, cost=P // 3):
     """
     clock, waiting, taken, log = VirtualClock(), deque(news), None, []
 
-    def heard(deadline):
+    def heard(deadline, due):
         nonlocal taken
         clock.sleep_until(max(clock.now(), min(deadline, waiting[0] if waiting else deadline)))
         fresh = False
@@ -232,7 +232,7 @@ def test_following_cycles_are_spaced_and_kept_or_counted(seed):
 def test_cycles_go_on_after_a_jump_of_the_clock(by, follows):
     clock = VirtualClock()
 
-    def heard(deadline):
+    def heard(deadline, due):
         clock.sleep_until(max(clock.now(), deadline))
         return False
 

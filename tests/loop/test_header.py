@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 import idcontrol.loop
 from idcontrol import cli
+from idcontrol.errors import InputError
 from idcontrol.loop import wire
 from idcontrol.loop.safety import Mode
+from idcontrol.loop.transport.shared import SharedLink, named
 from idcontrol.loop.wire import Drop, Format, Inbox, Kind, Outbox, names_number, robot_number
 from tests.loop.test_wire import of_version
 from tests.parameters import one_fast
@@ -26,6 +28,8 @@ DIALECTS = {"c11": ("gcc", "c"), "c++17": ("g++", "cpp")}
 LOW, HIGH = np.array([-10.0, 0.0, np.nan]), np.array([10.0, 1e300, 5.0])
 
 CALLS = """
+#define _POSIX_C_SOURCE 200809L
+#define IDC_SHARED
 #include "idcontrol_wire.h"
 #ifdef __cplusplus
 extern "C" {
@@ -63,6 +67,10 @@ void ranges(const uint32_t *size, const double *torque, uint32_t *places, double
     idc_state_range(&m, state, state + at.count);
     idc_command_range(m.joints, torque, command, command + IDC_ROWS * m.joints);
 }
+static struct idc_shared memory;
+int share(const char *path) { return idc_shared_open(&memory, path); }
+void put(const void *data, size_t size) { idc_shared_send(&memory, data, size); }
+size_t get(void *data) { return idc_shared_receive(&memory, data); }
 #ifdef __cplusplus
 }
 #endif
@@ -220,3 +228,27 @@ def test_constants_of_the_header_equal_the_wire():
 def test_the_command_line_prints_it(capsys):
     assert cli.main(["loop", "--header"]) == 0
     assert capsys.readouterr().out == HEADER.read_text()
+
+
+def test_it_shares_memory_with_a_loop(header, tmp_path):
+    path, data = str(tmp_path / "memory"), ctypes.create_string_buffer(wire.LARGEST)
+    lock, memory = named(path)
+    loop = SharedLink(memory, 0, lock)
+    loop.send(memoryview(b"before"))
+    assert header.share(path.encode()) == 0
+    assert header.get(data) == 0  # a datagram from before is old
+    for text in (b"first", b"second", b"x" * wire.LARGEST):
+        loop.send(memoryview(text))
+    assert header.get(data) == wire.LARGEST  # only the newest
+    assert header.get(data) == 0
+    header.put(b"state", ctypes.c_size_t(5))
+    assert loop.receive() == b"state"
+    assert loop.receive() is None
+    header.put(b"old", ctypes.c_size_t(3))
+    with pytest.raises(InputError, match="another loop uses this shared memory"):
+        named(path)
+    loop.close()
+    lock, memory = named(path)
+    later = SharedLink(memory, 0, lock)
+    assert later.receive() is None
+    later.close()

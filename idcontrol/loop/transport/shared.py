@@ -1,19 +1,41 @@
 """Two processes on one computer: for each direction, a mailbox in shared memory contains the newest datagram.
 
-The memory has no name: the other process inherits its file descriptor (`memory.anonymous`), so nothing remains after
-both processes end. If a writer is active during a read, the counter is odd or has changed, and the reader reads again.
+A child process inherits the file descriptor of memory without a name (`memory.anonymous`), so nothing remains after
+both processes end. A separate program shares a file with the loop (`named`); ``idcontrol_wire.h`` implements its end.
+If a writer is active during a read, the counter is odd or has changed, and the reader reads again.
 Damage that this check misses (on machines that reorder stores) is detected by the checksum.
 """
 
 from __future__ import annotations
 
+import fcntl
 import mmap
+import os
+import time
 
+from idcontrol.errors import InputError
 from idcontrol.loop.wire import LARGEST
 
 BYTES = 2 * (16 + LARGEST + 5)
 """Memory of a link: both directions, each 8-byte aligned."""
 _TRIES = 4
+
+
+def named(path: str) -> tuple[int, mmap.mmap]:
+    """Return a locked file descriptor of the file `path`, which is created if it does not exist, and its memory.
+
+    Raises:
+        InputError: The file cannot be used, or another loop uses it.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(descriptor, BYTES)
+        return descriptor, mmap.mmap(descriptor, BYTES)
+    except BlockingIOError:
+        raise InputError(f"{path}: another loop uses this shared memory; give another file") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be shared memory: {error.strerror}; give a file in /dev/shm") from error
 
 
 class _Mailbox:
@@ -22,6 +44,10 @@ class _Mailbox:
     def __init__(self, memory: mmap.mmap, offset: int) -> None:
         self._head = memoryview(memory)[offset : offset + 16].cast("Q")
         self._data = memoryview(memory)[offset + 16 : offset + 16 + LARGEST]
+
+    @property
+    def counter(self) -> int:
+        return self._head[0]
 
     def put(self, data: memoryview) -> None:
         counter = self._head[0] & ~1  # even; a writer killed during a write leaves an odd counter
@@ -49,11 +75,18 @@ class _Mailbox:
 class SharedLink:
     """One end of a connection through shared memory; the two ends differ in `side`."""
 
-    def __init__(self, memory: mmap.mmap, side: int) -> None:
-        """Use `memory` of `BYTES`; `side` is 0 for the loop, 1 for its machine."""
+    def __init__(self, memory: mmap.mmap, side: int, lock: int | None = None) -> None:
+        """Use shared memory.
+
+        Args:
+            memory: The memory, of `BYTES`.
+            side: 0 for the loop, 1 for its machine.
+            lock: File descriptor from `named`, closed with the link. Its memory may contain an old datagram, which is
+                ignored.
+        """
         boxes = (_Mailbox(memory, 0), _Mailbox(memory, BYTES // 2))
-        self._out, self._into = boxes[side], boxes[1 - side]
-        self._seen = 0
+        self._out, self._into, self._memory, self._lock = boxes[side], boxes[1 - side], memory, lock
+        self._seen = 0 if lock is None else self._into.counter
 
     def send(self, data: memoryview) -> None:
         """Replace the datagram in the mailbox by `data`."""
@@ -67,7 +100,14 @@ class SharedLink:
     def settle(self) -> None:
         """Do nothing: there is only one sender."""
 
+    def wait(self, timeout_s: float) -> None:
+        """Sleep for `timeout_s` [s]; a datagram in memory does not wake the caller."""
+        time.sleep(timeout_s)
+
     def close(self) -> None:
         """Release the memory."""
         self._out.close()
         self._into.close()
+        if self._lock is not None:
+            self._memory.close()  # which keeps the lock, too
+            os.close(self._lock)
