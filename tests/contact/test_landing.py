@@ -11,6 +11,7 @@ from idcontrol.contact.contacts import Contacts
 from idcontrol.contact.landing import Landing, landing_contacts
 from idcontrol.errors import InputError
 from idcontrol.types import Array
+from tests.scenes import by_hand
 
 from .machines import random_axes
 
@@ -48,14 +49,7 @@ def test_a_foot_that_follows_stops_on_the_ground_within_milliseconds() -> None:
     """J = I: the foot has the velocity v̂. It lands at 0.1 m/s, 0.1 mm early, slipping at 0.2 m/s."""
     state, gap = np.array([-0.1, 0.2, 0.0]), 1e-4
     for _ in range(100):
-        contact = Contacts(
-            identity=np.arange(1),
-            point=np.zeros((1, 3)),
-            axes=np.eye(3)[None],
-            gap=np.array([gap]),
-            mu=np.ones(1),
-            jacobian=np.eye(3),
-        )
+        contact = by_hand(np.eye(3), 1.0, gap)
         state = landing_contacts(contact, state, H, BELT).surface_velocity
         gap += H * state[0]
         assert abs(gap) < 5e-4  # 0.1 m/s decaying with 5 ms goes 0.5 mm at most

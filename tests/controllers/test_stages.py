@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from idcontrol.contact.contacts import Contacts
 from idcontrol.controllers import InverseSettings, relax
 from idcontrol.controllers.schemes import COULOMB_QP
 from idcontrol.controllers.step import MOVED, problem_of, step_from_problem
@@ -23,6 +22,7 @@ from tests import scenes
 from tests.controllers import walker
 from tests.controllers.answers import answered, nearest, velocity
 from tests.controllers.test_step import SCHEMES, controller
+from tests.scenes import by_hand
 
 
 def assembled(state, reference, **settings):
@@ -136,14 +136,7 @@ def test_all_contacts_hold_if_fingers_prescribe_conflicting_velocities():
     """Velocities of a body and two fingers that close on it; the first, faster finger would leave a wall."""
     x, left, right = np.eye(3)
     normals = np.array([x - left, right - x, left])
-    contacts = Contacts(
-        identity=np.arange(3),
-        point=np.zeros((3, 3)),
-        axes=np.tile(np.eye(3), (3, 1, 1)),
-        gap=np.zeros(3),
-        mu=np.full(3, 0.5),
-        jacobian=np.vstack((normals, np.zeros((6, 3)))),
-    )
+    contacts = by_hand(np.vstack((normals, np.zeros((6, 3)))), np.full(3, 0.5))
     fingers = Prescribed(index=np.array([1, 2]), velocity=np.array([0.3, -0.1]))
     problem = StepProblem(h=scenes.H, M=np.eye(3), kappa=np.zeros(3), contacts=contacts, prescribed=fingers)
     assert no_slip.solve(problem).status is Status.FALLBACK

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from idcontrol.cli import main
 from idcontrol.experiments.scaling import JOINTS, Config, _as_many, experiment, growth, table_1
 
 
@@ -40,8 +39,3 @@ def test_the_rows_of_table_1_add_up_to_the_printed_sums():
 )
 def test_the_paper_s_number_of_contacts_is_judged_only_by_numbers_that_decide_it(medians, holds):
     assert _as_many(30, [4, 16, 64], np.array(medians)) is holds
-
-
-def test_the_command_line_knows_it(capsys):
-    assert main(["list", "experiments"]) == 0
-    assert "scaling" in capsys.readouterr().out

@@ -117,12 +117,3 @@ def test_bumps_compare_with_pid_of_the_same_preset(error, words, verdict):
     assert rows["default id-"] == ("19% below", f"id-coulomb-qp {error:.3g}, pid 0.01", verdict)
     # sensed forces: 0.02 rad, where the paper has the smaller error
     assert [row[3] for row in claims.rows if "id-sensed-1's" in row[0]] == [UNEXPLAINED] * 2
-
-
-def test_a_claim_on_bumps_does_not_hold_where_pid_fell():
-    outcomes = [
-        outcome(rough.experiment, dict(run), walked(fell_at_s=1.0 if run["controller"] == "pid" else None))
-        for run in studies.bumps.runs
-    ]
-    _, claims = studies.bumps.tables(outcomes)
-    assert [row[3] for row in claims.rows if row[0].endswith("below pid's")] == [UNEXPLAINED] * 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 import pytest
@@ -42,15 +42,6 @@ def comparison(walk, change=lambda run: {}):
 
 def table(all_tables, name):
     return next(t for t in all_tables if t.name == name)
-
-
-def claims_of(walk, change):
-    return {row[0]: row for row in table(tables.tables(comparison(walk, change)), "claims").rows}
-
-
-def said_in(rows, preset, words):
-    """The verdict on the claim about a preset that begins with these words."""
-    return next(row[3] for what, row in rows.items() if what.startswith(f"in the preset {preset} {words}"))
 
 
 def test_every_run_of_the_study_can_be_configured_and_is_asked_for_once(walk):
@@ -148,40 +139,6 @@ def test_a_fall_as_in_table_6_contradicts_table_3(walk, falls):
     assert rows["compliant, µ 0.1", "id-noslip-qp"][8] == (AGREES if falls else UNEXPLAINED)
 
 
-def test_a_robot_that_stands_still_is_no_witness_for_the_path_of_fig_17(walk):
-    def change(run):
-        stands = {"completed": False, "missed": "reached 0 waypoints"} if run["preset"] == "paper" else {}
-        return {"com_path_max_m": 0.001, **stands}
-
-    all_tables = table(tables.tables(comparison(walk, change)), "claims")
-    said = {row[0][14:21]: row for row in all_tables.rows if row[0].endswith("at turns, rigid, µ 0.1")}
-    assert said["paper i"][2] == "id-coulomb-qp reached 0 waypoints"
-    assert said["paper i"][3] == UNEXPLAINED
-    assert said["default"][2] == "pid 0.001"
-    assert said["default"][3] == AGREES
-
-
-def test_numbers_of_a_standing_run_are_not_compared_with_a_walk(walk):
-    def change(run):
-        return {"fell_at_s": 0.5} if run["preset"] == "paper" and run["controller"] == "pid" else {}
-
-    rows = {row[0]: row for row in table(tables.tables(comparison(walk, change)), "table4-smoothness").rows}
-    assert rows["pid"][1:3] == (100.1571, "fell at 0.50 s")
-    assert rows["pid"][7:9] == (None, rows["id-sensed-1"][8])  # largest rates
-    assert rows["pid"][-2:] == (UNEXPLAINED, UNEXPLAINED)
-
-
-def test_a_terrain_without_two_walking_controllers_has_no_order(walk):
-    def change(run):
-        return {"fell_at_s": 0.5} if run["preset"] == "paper" else {}
-
-    rows = claims_of(walk, change)
-    row = rows["on rigid, µ ∞ joint errors in the preset `paper` have the order of the paper"]
-    assert row[1].startswith("id-coulomb-lcp < id-noslip-lcp < id-coulomb-qp")
-    assert row[2] == "none walks its path"
-    assert row[3] == UNEXPLAINED
-
-
 def test_seeds_are_averaged_and_a_fall_is_reported(walk):
     run = {"preset": "default", "controller": "pid", "plant": "coulomb-lcp", "mu": math.inf}
     rows = [
@@ -225,34 +182,6 @@ def test_claims_follow_the_numbers(walk):
     assert not holds(all_tables, "id-coulomb-smooth cannot mitigate chatter in the preset paper")
     assert not holds(all_tables, "id-sensed-2 is roughest by far in the preset paper")  # 500 is less than twice 400
     assert holds(all_tables, "id-noslip-lcp falls on rigid ground of µ 0.1")
-
-
-def test_torque_rates_of_robots_that_fall_are_not_compared(walk):
-    """id-sensed-1 is the smoothest until it falls; the schemes without slip agree with id-coulomb-qp to rounding."""
-    rates = {"id-coulomb-qp": 20.0, "id-sensed-1": 5.0, "id-noslip-qp": 20.0 * (1.0 - 1e-12)}
-
-    def change(run):
-        fell = 2.0 if run["controller"] == "id-sensed-1" else None
-        return {"dtau_mean_nm_s": rates.get(run["controller"], 60.0), "fell_at_s": fell}
-
-    all_tables = table(tables.tables(comparison(walk, change)), "claims")
-    row = next(row for row in all_tables.rows if row[0].endswith("that know contacts in the preset default"))
-    assert row[3] == AGREES
-
-
-def test_the_order_of_controllers_is_compared_pair_by_pair(walk):
-    """The printed errors themselves are in order; with two of them swapped one pair is not."""
-    printed = {c: numbers[0] for c, numbers in PAPER["tracking"]["values"]["rigid_low"].items() if numbers}
-
-    def order(errors):
-        run = {"preset": "paper", "plant": "coulomb-lcp", "mu": 0.1}
-        rows = [outcome(experiment, run | {"controller": c}, walked(q_err_rad=e), walk) for c, e in errors.items()]
-        all_tables = table(tables.tables(rows), "claims")
-        return next(row for row in all_tables.rows if "joint errors in the preset `paper` have the order" in row[0])
-
-    assert order(printed)[3] == AGREES
-    swapped = printed | {"id-coulomb-qp": printed["id-sensed-1"], "id-sensed-1": printed["id-coulomb-qp"]}
-    assert order(swapped)[3] != AGREES
 
 
 def test_force_errors_while_the_predicted_feet_stand_leave_out_feet_that_land():
@@ -367,39 +296,6 @@ def test_rows_of_every_table_have_a_cell_for_each_head(walk):
     assert all(len(row) == len(table.header) for table in all_tables for row in table.rows)
 
 
-def test_what_the_second_stage_gains_is_put_beside_the_five_orders_of_the_paper(walk):
-    def change(run):
-        raw = run["controller"] == "id-coulomb-qp-raw"
-        return {"dtau_max_nm_s": 90000.0 if raw else 900.0, "dtau_mean_nm_s": 80.0 if raw else 20.0}
-
-    rows = claims_of(walk, change)
-    (factor,) = [row for what, row in rows.items() if what.startswith("in the preset paper the second stage lowers")]
-    assert factor[1:3] == ("by a factor of 100000", "100")
-    assert factor[3] == "differs, as derived (theory/dissipation.md#how-much-smoothing-can-gain)"
-    (rougher,) = [row for what, row in rows.items() if what.startswith("in the preset paper torques chatter")]
-    assert rougher[2] == "id-coulomb-qp 20, id-coulomb-qp-raw 80"
-    assert rougher[3] == UNEXPLAINED  # chatter is five times
-
-
-def test_a_walking_robot_outperforms_a_fallen_robot_but_not_a_standing_one(walk):
-    def change(run):
-        if run["controller"] not in ("id-sensed-1", "id-sensed-2"):
-            return {"com_path_max_m": 0.001}
-        missed = {"completed": False, "missed": "reached 0 waypoints"}
-        return {"fell_at_s": 2.0} if run["preset"] == "default" else missed
-
-    rows = claims_of(walk, change)
-    said = partial(said_in, rows)
-    for words in (
-        "id-coulomb-qp follows joints as well as",
-        "inverse dynamics on sensed forces is worse than pid",
-        "id-sensed-1 strays farther from its path than id-coulomb-qp",
-    ):
-        assert said("default", words) == AGREES
-        assert said("paper", words) == UNEXPLAINED
-    assert said("default", "id-sensed-2 strays farther from its path than id-sensed-1") == UNEXPLAINED  # both fell
-
-
 def test_statements_have_verdicts_even_without_walking_robots(walk):
     places = tables.judged(comparison(walk, lambda run: {"fell_at_s": 0.5}))
     said = {source: sum(one.source == source for one in places) for source in {one.source for one in places}}
@@ -407,20 +303,6 @@ def test_statements_have_verdicts_even_without_walking_robots(walk):
     for where in ("Table 3, as a whole", "Table 4, as a whole", "Fig. 14", "Fig. 17"):
         assert said[SOURCE.format(where)] == printed[SOURCE.format(where)]
     assert {one.verdict for one in places if one.source == SOURCE.format("Table 4, as a whole")} == {UNEXPLAINED}
-
-
-def test_the_best_tracking_is_chosen_among_completed_walks(walk):
-    def change(run):
-        errors = {"id-coulomb-qp": 0.02, "pid": 0.05, "id-sensed-1": 0.03, "id-sensed-2": 0.06}
-        fell = 1.0 if run["preset"] == "default" and run["controller"] == "id-coulomb-qp" else None
-        return {"q_err_rad": errors.get(run["controller"], 0.04), "fell_at_s": fell}
-
-    rows = claims_of(walk, change)
-    said = partial(said_in, rows)
-    assert said("paper", "id-coulomb-qp follows joints as well as") == AGREES
-    assert said("default", "id-coulomb-qp follows joints as well as") == UNEXPLAINED
-    assert said("paper", "pid is worse than all inverse dynamics that walks") == UNEXPLAINED  # id-sensed-2 is worse
-    assert said("paper", "inverse dynamics on sensed forces is worse than pid") == UNEXPLAINED  # id-sensed-1 is better
 
 
 def test_gaits_of_two_feet_are_scored_against_the_first_rows_of_table_6(walk):

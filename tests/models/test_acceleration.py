@@ -7,7 +7,6 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.models import acceleration, coulomb, no_slip
 from idcontrol.models.acceleration import AccelerationProblem
@@ -15,6 +14,7 @@ from idcontrol.models.step import Prescribed, StepProblem
 from idcontrol.solvers.lemke import proves_infeasible
 from idcontrol.types import Status
 from tests import scenes
+from tests.scenes import by_hand
 
 GRAVITY = 9.81
 
@@ -191,14 +191,7 @@ def test_step_models_converge_to_its_torque_at_first_order(quadruped, model):
 def block(mu, *, v=0.0, degrees=15.0, mass=2.0):
     """Return a block on an incline, order: along the slope (down), across, normal to it."""
     slope = np.radians(degrees)
-    contacts = Contacts(
-        identity=np.zeros(1, dtype=np.int64),
-        point=np.zeros((1, 3)),
-        axes=np.eye(3)[[2, 0, 1]][None],
-        gap=np.zeros(1),
-        mu=np.array([mu]),
-        jacobian=np.eye(3)[[2, 0, 1]],
-    )
+    contacts = by_hand(np.eye(3)[[2, 0, 1]], mu)
     return AccelerationProblem(
         M=mass * np.eye(3),
         force=mass * GRAVITY * np.array([np.sin(slope), 0.0, -np.cos(slope)]),
@@ -219,14 +212,7 @@ def test_a_block_on_an_incline_slides_as_the_textbook_says(mu, v):
 def rod(mu, theta, v):
     """Return Painlevé's rod: 1 m, 1 kg, its lower end slides at v; order: x, z, angle."""
     x, z = -0.5 * np.cos(theta), -0.5 * np.sin(theta)
-    contacts = Contacts(
-        identity=np.zeros(1, dtype=np.int64),
-        point=np.zeros((1, 3)),
-        axes=np.eye(3)[[2, 0, 1]][None],
-        gap=np.zeros(1),
-        mu=np.array([mu]),
-        jacobian=np.array([[0.0, 1.0, x], [1.0, 0.0, -z], [0.0, 0.0, 0.0]]),
-    )
+    contacts = by_hand(np.array([[0.0, 1.0, x], [1.0, 0.0, -z], [0.0, 0.0, 0.0]]), mu)
     return AccelerationProblem(
         M=np.diag([1.0, 1.0, 1.0 / 12.0]),
         force=np.array([0.0, -GRAVITY, 0.0]),
@@ -288,14 +274,7 @@ def sliding(rng):
     n, m = int(rng.integers(1, 4)), int(rng.integers(3, 7))
     L = np.tril(rng.normal(size=(m, m)), -1) + np.diag(rng.uniform(0.5, 2.0, m))
     J, v = rng.normal(size=(3 * n, m)), rng.normal(size=m)
-    contacts = Contacts(
-        identity=np.arange(n),
-        point=np.zeros((n, 3)),
-        axes=np.tile(np.eye(3)[[2, 0, 1]], (n, 1, 1)),
-        gap=np.zeros(n),
-        mu=rng.uniform(0.3, 2.0, n),
-        jacobian=J,
-    )
+    contacts = by_hand(J, rng.uniform(0.3, 2.0, n))
     along = v - np.linalg.pinv(J[:n]) @ (J[:n] @ v)
     return AccelerationProblem(
         M=L @ L.T, force=3 * rng.normal(size=m), v=along, contacts=contacts, drift=np.zeros(3 * n)

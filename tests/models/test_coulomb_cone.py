@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from idcontrol import judge
-from idcontrol.contact.contacts import Contacts
 from idcontrol.models import coulomb, coulomb_cone, dissipation
 from idcontrol.models.step import StepProblem
 from idcontrol.types import Status
+from tests.scenes import by_hand
 
 G, H, MASS, MU = 9.81, 1e-3, 2.0, 0.4
 FEET = np.array([[x, y, -0.05] for x in (0.15, -0.15) for y in (0.1, -0.1)])
@@ -17,14 +17,7 @@ def block(v, mu=MU, turn=0.0, push=(0.0, 0.0)):
     """A block of `MASS` on four corners, its tangents turned by `turn` [rad], pushed by a force `push` [N]."""
     axes = np.array([[0.0, 0.0, 1.0], [np.cos(turn), np.sin(turn), 0.0], [-np.sin(turn), np.cos(turn), 0.0]])
     rows = np.array([[[*axis, *np.cross(foot, axis)] for foot in FEET] for axis in axes])
-    contacts = Contacts(
-        identity=np.arange(4),
-        point=FEET,
-        axes=np.tile(axes, (4, 1, 1)),
-        gap=np.zeros(4),
-        mu=np.full(4, mu),
-        jacobian=rows.reshape(12, 6),
-    )
+    contacts = by_hand(rows.reshape(12, 6), mu, point=FEET)
     M = np.diag([MASS] * 3 + [0.02] * 3)
     force = np.array([*push, -MASS * G, 0.0, 0.0, 0.0])
     return StepProblem(h=H, M=M, kappa=-H * force - M @ np.array([*v, 0.0, 0.0, 0.0, 0.0]), contacts=contacts)
@@ -43,14 +36,7 @@ def pinched(seed, miss=1e-5, mu=1.0):
     M = np.diag([1.0] * 3 + [1e-3] * 3 + 2 * ([2.0] * 3 + [5e-3] * 3))
     spin = 0.1 * rng.normal(size=(3, 3))
     v = np.array([0.0, 0.0, -0.02, *spin[0], -0.05, 0.0, 0.0, *spin[1], 0.05, 0.0, 0.0, *spin[2]])
-    contacts = Contacts(
-        identity=np.arange(4),
-        point=np.zeros((4, 3)),
-        axes=np.tile(np.eye(3), (4, 1, 1)),
-        gap=np.zeros(4),
-        mu=np.full(4, mu),
-        jacobian=rows.reshape(12, 18),
-    )
+    contacts = by_hand(rows.reshape(12, 18), mu)
     return StepProblem(h=H, M=M, kappa=-M @ v, contacts=contacts)
 
 
@@ -63,15 +49,7 @@ def carried(seed, mu):
         tip = np.array([0.025 * side, y, 0.0]) + rng.normal(size=3) * [0.0, 2e-3, 2e-3]
         rows[:, i] = np.hstack((axes, np.cross(tip, axes)))
     J, hand = rows.reshape(12, 6), 0.05 * rng.normal(size=6)
-    contacts = Contacts(
-        identity=np.arange(4),
-        point=np.zeros((4, 3)),
-        axes=np.tile(np.eye(3), (4, 1, 1)),
-        gap=np.zeros(4),
-        mu=np.full(4, mu),
-        jacobian=J,
-        surface_velocity=J @ hand,
-    )
+    contacts = by_hand(J, mu, surface_velocity=J @ hand)
     M = np.diag([0.2] * 3 + [1e-4] * 3)
     v = hand + rng.normal(size=6) * np.repeat([1e-3, 1e-2], 3) - [0.0, 0.0, G * H, 0.0, 0.0, 0.0]
     return StepProblem(h=H, M=M, kappa=-M @ v, contacts=contacts), hand

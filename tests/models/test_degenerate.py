@@ -21,6 +21,7 @@ from tests import scenes
 from tests.models import oracles
 from tests.models.test_no_slip import gripper
 from tests.parameters import one_fast
+from tests.scenes import by_hand
 
 RIGID = {
     "coulomb": coulomb.solve,
@@ -250,14 +251,7 @@ def touching_finger(closing):
     problem = gripper(0.0)
     jacobian = np.zeros((3, 3))
     jacobian[0, 1] = -1.0
-    contacts = Contacts(
-        identity=np.zeros(1, dtype=np.int64),
-        point=np.zeros((1, 3)),
-        axes=np.eye(3)[None],
-        gap=np.zeros(1),
-        mu=np.full(1, 0.5),
-        jacobian=jacobian,
-    )
+    contacts = by_hand(jacobian, 0.5)
     prescribed = Prescribed(index=np.array([1, 2]), velocity=np.array([closing, 0.0]))
     return replace(problem, contacts=contacts, prescribed=prescribed)
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from idcontrol.contact.contacts import Contacts
 from idcontrol.controllers.projection import project
 from idcontrol.models import dissipation
 from idcontrol.models.step import Bilateral, Prescribed, StepProblem
 from idcontrol.problems.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
+from tests.scenes import by_hand
 
 
 def random_problem(system, rng, *, inverse, mu=None):
@@ -83,14 +83,7 @@ def test_a_plate_dragged_between_walls_jams_unless_the_walls_close_on_it(closing
     jacobian[0] = [1.0, 0.0, 0.0]
     jacobian[1] = [-1.0, 0.0, -1.0]
     jacobian[2:4, 1] = 1.0
-    contacts = Contacts(
-        identity=np.arange(2),
-        point=np.zeros((2, 3)),
-        axes=np.tile(np.eye(3), (2, 1, 1)),
-        gap=np.zeros(2),
-        mu=np.full(2, 0.5),
-        jacobian=jacobian,
-    )
+    contacts = by_hand(jacobian, 0.5)
     prescribed = Prescribed(index=np.array([1, 2]), velocity=np.array([1.0, closing]))
     problem = StepProblem(h=1e-3, M=np.eye(3), kappa=np.zeros(3), contacts=contacts, prescribed=prescribed)
     solution = dissipation.solve(problem)

@@ -6,7 +6,6 @@ import cvxpy
 import numpy as np
 import pytest
 
-from idcontrol.contact.contacts import Contacts
 from idcontrol.judge import unbalanced
 from idcontrol.models import dissipation
 from idcontrol.models.step import StepProblem
@@ -15,6 +14,7 @@ from idcontrol.types import Status
 from tests import scenes
 from tests.models import oracles
 from tests.models.test_no_slip import gripper, moving_problem
+from tests.scenes import by_hand
 
 
 def with_friction(problem, mu):
@@ -87,14 +87,7 @@ def test_one_stage_fed_to_the_forward_model_moves_as_predicted(quadruped):
 
 def test_one_stage_gives_no_impulse_to_an_opening_foot_of_infinite_friction():
     """A point mass of 1 kg that is pulled up with 20 N and sideways with 1 kN."""
-    contacts = Contacts(
-        identity=np.arange(1),
-        point=np.zeros((1, 3)),
-        axes=np.array([[[0.0, 0, 1], [1, 0, 0], [0, 1, 0]]]),
-        gap=np.zeros(1),
-        mu=np.full(1, np.inf),
-        jacobian=np.array([[0.0, 0, 1], [1, 0, 0], [0, 1, 0]]),
-    )
+    contacts = by_hand(np.array([[0.0, 0, 1], [1, 0, 0], [0, 1, 0]]), np.inf)
     for up, impulse in ((20.0, 0.0), (-20.0, -1.0)):
         kappa = -scenes.H * np.array([1e3, 0.0, up])
         solution = dissipation.one_stage(StepProblem(h=scenes.H, M=np.eye(3), kappa=kappa, contacts=contacts))
@@ -158,14 +151,7 @@ def test_the_printed_objective_carries_the_weight_and_brakes_a_walking_base(quad
 def falling_point():
     """A point of 1 kg, 1 mm above the floor, at -0.5 m/s; forward, h = 1 ms."""
     problem = replace(gripper(0.0), M=np.eye(3), kappa=np.array([0.0, 0.0, 0.5]), prescribed=None)
-    contacts = Contacts(
-        identity=np.zeros(1, dtype=np.int64),
-        point=np.zeros((1, 3)),
-        axes=np.eye(3)[None],
-        gap=np.array([1e-3]),
-        mu=np.array([0.5]),
-        jacobian=np.eye(3)[[2, 0, 1]],
-    )
+    contacts = by_hand(np.eye(3)[[2, 0, 1]], 0.5, 1e-3)
     return replace(problem, contacts=contacts)
 
 

@@ -10,7 +10,6 @@ import pytest
 from msgspec import structs
 
 from idcontrol import judge
-from idcontrol.contact.contacts import Contacts
 from idcontrol.controllers.projection import project
 from idcontrol.judge.models import MODELS
 from idcontrol.models import coulomb_cone, dissipation, sap
@@ -20,6 +19,7 @@ from idcontrol.problems.steps import kind_of, numbered_step
 from idcontrol.types import Status
 from tests import scenes
 from tests.parameters import one_fast
+from tests.scenes import by_hand
 
 every_law = pytest.mark.parametrize("law", MODELS)
 UNIQUE = ("dissipation", "viscous", "sap")
@@ -144,7 +144,7 @@ def test_ground_that_moves_takes_a_sticking_foot_along(quadruped, standing, law)
     assert np.all((contacts.T @ solution.v_plus)[pressing] < 0.0)
 
 
-@pytest.mark.parametrize("model", [coulomb_cone, sap])
+@pytest.mark.parametrize("model", [coulomb_cone, sap], ids=["coulomb_cone", "sap"])
 def test_tangents_of_a_circular_cone_are_the_callers_choice(quadruped, model):
     rng = np.random.default_rng(7)
     for _ in range(10):
@@ -163,14 +163,7 @@ def test_tangents_of_a_circular_cone_are_the_callers_choice(quadruped, model):
 @pytest.mark.parametrize(("model", "law"), CONVEX, ids=["dissipation", "sap"])
 def test_a_contact_with_infinite_friction_may_stick_or_part_and_both_are_right(model, law):
     """The body leaves the contact at 0.1 m/s, but presses on it if the contact's tangent is held."""
-    contacts = Contacts(
-        identity=np.zeros(1, dtype=np.int64),
-        point=np.zeros((1, 3)),
-        axes=np.eye(3)[None],
-        gap=np.zeros(1),
-        mu=np.full(1, np.inf),
-        jacobian=np.array([[1.0, 0.0], [-1.0, 1.0], [0.0, 0.0]]),
-    )
+    contacts = by_hand(np.array([[1.0, 0.0], [-1.0, 1.0], [0.0, 0.0]]), np.inf)
     problem = StepProblem(h=1e-3, M=np.eye(2), kappa=np.array([-0.1, 1.0]), contacts=contacts)
     sticks = model.solve(problem)
     parts = structs.replace(sticks, v_plus=-problem.kappa, impulses=np.zeros((1, 3)))

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from idcontrol.contact.contacts import Contacts
 from idcontrol.controllers.projection import project
 from idcontrol.judge import unbalanced
 from idcontrol.kernels.arena import HEAP
@@ -19,6 +18,7 @@ from idcontrol.solvers.status import SOLVED
 from idcontrol.types import Status
 from tests import scenes
 from tests.models import oracles
+from tests.scenes import by_hand
 
 
 def allowed(system, v, contacts, b):
@@ -194,14 +194,7 @@ def gripper(closing):
     jacobian = np.zeros((6, 3))
     jacobian[0] = [1.0, -1.0, 0.0]
     jacobian[1] = [-1.0, 0.0, 1.0]
-    contacts = Contacts(
-        identity=np.arange(2),
-        point=np.zeros((2, 3)),
-        axes=np.tile(np.eye(3), (2, 1, 1)),
-        gap=np.zeros(2),
-        mu=np.full(2, 0.5),
-        jacobian=jacobian,
-    )
+    contacts = by_hand(jacobian, 0.5)
     return StepProblem(
         h=1e-3,
         M=np.eye(3),

@@ -98,7 +98,7 @@ def test_restitution_on_springs_is_refused(name):
         plants.build(name, machines.sled(plane(), 0.5, settings=settings))
 
 
-PUSHING_OUT = MODELS | {"sap": sap.solve, "cone": coulomb_cone.solve, "rigid constraint": constraint.solve}
+PUSHING_OUT = MODELS | {"sap": sap.solve, "coulomb_cone": coulomb_cone.solve, "rigid constraint": constraint.solve}
 
 
 @pytest.mark.parametrize("name", PUSHING_OUT)

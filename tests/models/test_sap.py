@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models import sap
@@ -20,6 +19,7 @@ from idcontrol.problems.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
 from tests.models.test_laws import random_inverse
+from tests.scenes import by_hand
 
 G = 9.81
 
@@ -224,16 +224,7 @@ def point_mass(mass, h, mu, slope=0.0, v=None, gap=0.0, stiffness=np.inf, dampin
     M = mass * np.eye(3)
     gravity = mass * G * np.array([-np.cos(slope), np.sin(slope), 0.0])
     applied = gravity if force is None else gravity + force
-    contacts = Contacts(
-        identity=np.array([0]),
-        point=np.zeros((1, 3)),
-        axes=np.eye(3)[None],
-        gap=np.array([gap]),
-        mu=np.array([mu]),
-        jacobian=np.eye(3),
-        stiffness=np.array([stiffness]),
-        damping=np.array([damping]),
-    )
+    contacts = by_hand(np.eye(3), mu, gap, stiffness=stiffness, damping=damping)
     velocity = np.zeros(3) if v is None else v
     return StepProblem(h=h, M=M, kappa=-h * applied - M @ velocity, contacts=contacts)
 

@@ -12,6 +12,7 @@ from idcontrol.models.sap import Bounded, joint_limits, motors
 from idcontrol.models.step import Bilateral, StepProblem
 from idcontrol.types import Status
 from tests.models.test_sap import random_problem
+from tests.scenes import by_hand
 
 H = 1e-3
 
@@ -100,16 +101,7 @@ def test_a_contact_that_presses_on_a_nearly_singular_inertia_is_not_called_solve
     """
     M = np.eye(3)
     M[1, 2] = M[2, 1] = 1.0 - apart
-    contact = Contacts(
-        identity=np.zeros(1, dtype=int),
-        point=np.zeros((1, 3)),
-        axes=np.eye(3)[None],
-        gap=np.zeros(1) if presses else np.ones(1),
-        mu=np.zeros(1),
-        jacobian=np.eye(3),
-        stiffness=np.full(1, np.inf),
-        damping=np.zeros(1),
-    )
+    contact = by_hand(np.eye(3), 0.0, 0.0 if presses else 1.0)
     problem = StepProblem(h=H, M=M, kappa=np.array([1.0, 0.0, 0.0]), contacts=contact)
     motor = Bounded(rows=np.eye(3)[2:], target=np.ones(1), compliance=np.ones(1), lower=np.zeros(1), upper=np.ones(1))
     solution, impulse = sap.solve_bounded(problem, motor)

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.models import sap
 from idcontrol.models.sparse import WORLD, SparseProblem, dense_inertia, dense_rows
 from idcontrol.models.step import StepProblem
 from idcontrol.types import Status
+from tests.scenes import by_hand
 
 H = 1e-2
 
@@ -59,18 +59,10 @@ def flat(problem, values):
 
 def dense(problem, mu=None):
     """Return the same step for the model of one machine."""
-    n, M = len(problem.gap), dense_inertia(problem)
-    contacts = Contacts(
-        identity=np.arange(n),
-        point=np.zeros((n, 3)),
-        axes=np.zeros((n, 3, 3)),
-        gap=problem.gap,
-        mu=problem.mu if mu is None else mu,
-        jacobian=dense_rows(problem),
-        surface_velocity=problem.surface_velocity.T.ravel(),
-        stiffness=problem.stiffness,
-        damping=problem.damping,
-    )
+    M, moving = dense_inertia(problem), problem.surface_velocity.T.ravel()
+    springs = {"stiffness": problem.stiffness, "damping": problem.damping}
+    mu = problem.mu if mu is None else mu
+    contacts = by_hand(dense_rows(problem), mu, problem.gap, surface_velocity=moving, **springs)
     return StepProblem(h=problem.h, M=M, kappa=-M @ flat(problem, problem.v_star), contacts=contacts)
 
 

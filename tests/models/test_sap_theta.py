@@ -15,6 +15,7 @@ from idcontrol.models.sap.theta import (
     Theta,
     step_problem,
 )
+from tests.scenes import by_hand
 
 M = np.array([[2.0, 0.3], [0.3, 1.0]])
 K = np.array([[50.0, -10.0], [-10.0, 30.0]])
@@ -84,14 +85,7 @@ def test_contact_acts_on_the_inertia_that_springs_add_to():
     springs = Springs(
         stiffness=np.diag([k, 0.0, 0.0]), damping=np.zeros((3, 3)), deflection=np.array([-0.01, 0.0, 0.0])
     )
-    contacts = Contacts(
-        identity=np.array([0]),
-        point=np.zeros((1, 3)),
-        axes=np.eye(3)[None],
-        gap=np.zeros(1),
-        mu=np.ones(1),
-        jacobian=np.eye(3),
-    )
+    contacts = by_hand(np.eye(3), 1.0)
     problem = step_problem(IMPLICIT_EULER, h, m * np.eye(3), np.array([-0.5, 0.2, 0.0]), np.zeros(3), springs, contacts)
     np.testing.assert_allclose(problem.M, np.diag([m + h * h * k, m, m]))
     v_star = -np.linalg.solve(problem.M, problem.kappa)

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from idcontrol import judge
-from idcontrol.contact.contacts import Contacts
 from idcontrol.models import coulomb, coulomb_cone, dissipation, no_slip, sap
 from idcontrol.models.constraint import solver as constraint
 from idcontrol.models.constraint.solver import YIELD
@@ -25,6 +24,7 @@ from idcontrol.problems.machines import forward_step
 from idcontrol.types import Status
 from tests import scenes
 from tests.parameters import one_fast
+from tests.scenes import by_hand
 
 ALL = np.array([True, True])
 
@@ -94,6 +94,10 @@ def test_feet_that_land_together_never_press_without_friction(quadruped, solve):
 
 
 RIGID = (no_slip.solve, dissipation.solve, coulomb.solve, coulomb_cone.solve)
+every_rigid_model = pytest.mark.parametrize("solve", RIGID, ids=["no_slip", "dissipation", "coulomb", "coulomb_cone"])
+every_model = pytest.mark.parametrize(
+    "solve", [*RIGID, constraint.solve], ids=["no_slip", "dissipation", "coulomb", "coulomb_cone", "constraint"]
+)
 STICKS_OPEN = (coulomb.solve, coulomb_cone.solve, constraint.solve)
 """Models in which an initially open contact sticks if it then presses."""
 
@@ -101,17 +105,10 @@ STICKS_OPEN = (coulomb.solve, coulomb_cone.solve, constraint.solve)
 def contacts_with(J, gap=None):
     """Contacts with infinite friction and the given rows [N; S; T]."""
     n = J.shape[0] // 3
-    return Contacts(
-        identity=np.arange(n),
-        point=np.zeros((n, 3)),
-        axes=np.tile(np.eye(3)[[2, 0, 1]], (n, 1, 1)),
-        gap=np.zeros(n) if gap is None else gap,
-        mu=np.full(n, np.inf),
-        jacobian=J,
-    )
+    return by_hand(J, np.inf, np.zeros(n) if gap is None else gap)
 
 
-@pytest.mark.parametrize("solve", [*RIGID, constraint.solve])
+@every_model
 def test_two_contacts_that_contradict_each_other_when_they_stick_both_part(solve):
     """Free x and z, prescribed p and q: without impulses both contacts open at 1 m/s, which is the solution."""
     J = np.array([[0, 1, 0, 0], [1, 0, 0, 1], [1, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]], dtype=float)
@@ -133,7 +130,7 @@ def test_contacts_that_approach_beyond_the_tolerance_are_included(speed, waits):
     assert presses.tolist() == [True, not waits]
 
 
-@pytest.mark.parametrize("solve", RIGID)
+@every_rigid_model
 def test_rows_that_a_light_body_makes_one_in_momentum_are_two_in_velocity(solve):
     """Next to a body of 10 mg, only its own motion remains of both tangents; both hold."""
     J = np.array([[0, 0, 0, 1], [1, 1, 0, 0], [1, 0, 1, 0]], dtype=float)
@@ -144,7 +141,7 @@ def test_rows_that_a_light_body_makes_one_in_momentum_are_two_in_velocity(solve)
     assert np.abs(J @ solution.v_plus).max() < 1e-5
 
 
-@pytest.mark.parametrize("solve", [*RIGID, constraint.solve])
+@every_model
 def test_a_foot_with_prescribed_slip_under_load_is_not_solved(solve):
     """A free body falls on its one contact, which a prescribed joint drags along."""
     J = np.array([[1, 0], [0, 1], [0, 0]], dtype=float)
@@ -226,7 +223,7 @@ def breaks_the_law(problem, solve, solution):
     return bool(((u[:n] < -fast) | (normal < 0.0) | (loaded & ((u[:n] > fast) | slips))).any())
 
 
-@pytest.mark.parametrize("solve", [*RIGID, constraint.solve])
+@every_model
 @pytest.mark.parametrize("problems", one_fast((60, 20_000), 60))
 def test_the_search_over_all_roles_finds_a_right_one_or_proves_none(solve, problems):
     """With tilted normals, dependent rows and moving surfaces, by a linear program for each of the 2ⁿ roles."""
@@ -281,21 +278,14 @@ def twins(seed):
     v = rng.normal(size=6)
     v += np.linalg.pinv(first[:, 0]) @ (wanted - first[:, 0] @ v)
     M = np.diag(10.0 ** rng.uniform(-1.0, 1.0, 6))
-    contacts = Contacts(
-        identity=np.arange(2),
-        point=np.zeros((2, 3)),
-        axes=np.tile(np.eye(3), (2, 1, 1)),
-        gap=np.zeros(2),
-        mu=rng.permutation([rng.uniform(0.1, 1.0), np.inf]),
-        jacobian=rows.reshape(6, 6),
-    )
+    contacts = by_hand(rows.reshape(6, 6), rng.permutation([rng.uniform(0.1, 1.0), np.inf]))
     return StepProblem(h=1e-3, M=M, kappa=-M @ v, contacts=contacts)
 
 
 @pytest.mark.parametrize(
     ("solve", "law"),
     [(coulomb.solve, "coulomb"), (coulomb_cone.solve, "coulomb_cone")],
-    ids=["diamond", "cone"],
+    ids=["diamond", "coulomb_cone"],
 )
 def test_friction_next_to_a_sticking_contact_must_oppose_its_slip(solve, law):
     """Held tangents use up the other contact's tangents, whose slip of nanometres per second looks like rest."""

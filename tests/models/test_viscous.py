@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.judge import unbalanced
 from idcontrol.models import viscous
@@ -15,6 +14,7 @@ from idcontrol.types import Status
 from tests import scenes
 from tests.models import oracles
 from tests.models.test_no_slip import moving_problem
+from tests.scenes import by_hand
 
 FORMS = ["implicit", "explicit"]
 
@@ -76,15 +76,7 @@ def test_momentum_balances_with_the_drag_that_is_reported(quadruped, form, inver
 
 def sliding_block(h, damping, v):
     """A block of 2 kg that slides at v on level ground, one contact, order x, y, z."""
-    contacts = Contacts(
-        identity=np.zeros(1, dtype=np.int64),
-        point=np.zeros((1, 3)),
-        axes=np.array([[[0.0, 0, 1], [1, 0, 0], [0, 1, 0]]]),
-        gap=np.zeros(1),
-        mu=np.array([0.9]),
-        jacobian=np.array([[0.0, 0, 1], [1, 0, 0], [0, 1, 0]]),
-        damping=np.array([damping]),
-    )
+    contacts = by_hand(np.array([[0.0, 0, 1], [1, 0, 0], [0, 1, 0]]), 0.9, damping=damping)
     return StepProblem(h=h, M=2.0 * np.eye(3), kappa=-2.0 * v + h * 2.0 * np.array([0.0, 0.0, 9.81]), contacts=contacts)
 
 

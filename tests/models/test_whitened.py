@@ -13,6 +13,7 @@ from idcontrol.models.whitened import recover, whiten
 from idcontrol.problems.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
+from tests.scenes import by_hand
 
 
 def random_problem(system, seed, *, inverse, gaps=(0.0, 2e-3)):
@@ -132,14 +133,7 @@ def test_what_an_inertia_makes_of_the_rounding_of_momenta_is_bounded(condition):
         J = rng.normal(size=(3, m))
         J -= J.mean(axis=1)[:, None]
         kappa = -M @ np.ones(m)
-        contact = Contacts(
-            identity=np.zeros(1, dtype=np.int64),
-            point=np.zeros((1, 3)),
-            axes=np.eye(3)[None],
-            gap=np.zeros(1),
-            mu=np.zeros(1),
-            jacobian=J,
-        )
+        contact = by_hand(J, 0.0)
         step = whiten(StepProblem(h=1e-3, M=M, kappa=kappa, contacts=contact))
         error = np.abs(step.c - exact_velocities(M, -kappa, J))
         assert (error <= step.roundoff).all()

@@ -68,6 +68,15 @@ def foot_contacts(
     )
 
 
+def by_hand(jacobian: np.ndarray, mu: float | np.ndarray, gap: float | np.ndarray = 0.0, **more: object) -> Contacts:
+    """Contacts with rows [N; S; T] written by hand; points at the origin, axes of the world, unless `more` says."""
+    n = len(jacobian) // 3
+    place = {"identity": np.arange(n), "point": np.zeros((n, 3)), "axes": np.tile(np.eye(3), (n, 1, 1))}
+    scalars = {"mu": mu, "gap": gap} | {name: more.pop(name) for name in ("stiffness", "damping") if name in more}
+    each = {name: np.broadcast_to(np.asarray(value, float), n).copy() for name, value in scalars.items()}
+    return Contacts(**place | more, **each, jacobian=jacobian)
+
+
 def tilted(rng: np.random.Generator, n: int, most: float) -> np.ndarray:
     """Unit normals, tilted at random by up to `most` radians."""
     direction, tilt = rng.uniform(0, 2 * np.pi, n), rng.uniform(0, most, n)
