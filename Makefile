@@ -19,6 +19,9 @@ trot: $(VENV)/.core
 # Each worker begins with tests that lie side by side, which share kernels and fixtures; each takes up to 2 GB.
 WORKERS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
 FAST := $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not slow and not wallclock"
+# Python runs the kernels of these tests: few other tests need them, and compiling would take longer. `make slow` compiles.
+INTERPRETED := tests/bench/league $(addprefix tests/experiments/test_,reality.py standing.py) \
+  $(addprefix tests/models/test_,coulomb_cone.py sap_sparse.py) tests/plants/test_trees.py
 # The other files are not collected again, which takes as long as these tests.
 WALLCLOCK = $(BIN)/pytest -n 2 --dist worksteal -m "wallclock and not slow" $$(grep -rl --include='test_*.py' mark.wallclock tests)
 
@@ -30,6 +33,7 @@ about:
 test: about $(VENV)/.dev
 	@trap 'exit 130' INT; failed=0; \
 	  $(FAST) || failed=1; \
+	  NUMBA_DISABLE_JIT=1 $(FAST) $(INTERPRETED) || failed=1; \
 	  $(WALLCLOCK) || failed=1; \
 	  exit $$failed
 

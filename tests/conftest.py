@@ -1,6 +1,7 @@
 """Fixtures that several tests share."""
 
 import gc
+import re
 import signal
 
 import hypothesis
@@ -32,13 +33,21 @@ WALKING = {
 """Folders whose tests share the kernels of a walk: controllers, planners, plants."""
 LIGHT = {"config", "record", "show", "sweeps"}
 """Folders whose tests need few kernels."""
+DEAR = re.compile(
+    "coulomb(-|_|, )cone|bench/league|test_chatter|test_reality|experiments/test_standing|test_this_machine_is_fit"
+    "|id-sap|id-constraint|sap_sparse|test_clutter|test_jar|test_sphere_stack|plants/test_trees|stack_of_ours"
+)
+"""Tests whose kernels compile for 5 to 30 seconds, for few tests: the circular cone, SAP of many bodies.
+
+`make test` runs some of them without compilation.
+"""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Mark parameters that compile 5 to 30 seconds for one test alone as slow; sort tests by their kernels."""
+    """Mark tests with dear kernels as slow where kernels are compiled; sort tests by their kernels."""
     for item in items:
-        if any(name in item.name for name in ("coulomb-cone", "id-sap", "id-constraint")):
+        if not numba.config.DISABLE_JIT and DEAR.search(item.nodeid):
             item.add_marker(pytest.mark.slow)
     # two workers get a half each: one of them compiles what the other reads from the cache later, not at the same time
     items.sort(key=lambda item: _rank(item.nodeid.split("/")[1]))

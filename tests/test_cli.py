@@ -23,7 +23,6 @@ from idcontrol.config.entries import EXPERIMENTS, ROBOTS, STUDIES
 from idcontrol.errors import UnknownName
 from idcontrol.record.recording import Recorder, load
 from tests import GUARD_S
-from tests.parameters import one_fast
 
 
 class Detail(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -405,7 +404,8 @@ def test_help_and_list_import_nothing_heavy():
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=GUARD_S).returncode == 0
 
 
-@pytest.mark.parametrize("into", one_fast(((), ("--into", "some kernels")), ()))
+@pytest.mark.slow
+@pytest.mark.parametrize("into", [(), ("--into", "some kernels")])
 def test_warmup_rehearses_in_processes_of_its_own(tmp_path, into):
     done = subprocess.run(
         [sys.executable, "-m", "idcontrol", "warmup", "pendulum", *into],

@@ -24,6 +24,7 @@ from idcontrol.types import ContactForces, Status
 from tests import GUARD_S, scenes
 from tests.controllers import walker
 from tests.controllers.test_step import controller
+from tests.parameters import one_fast
 
 ALL = tuple(controllers.available())
 STATE, REFERENCE = ("q", "v"), ("q", "v", "a", "stance", "since_touchdown", "to_liftoff")
@@ -226,7 +227,10 @@ def raises(candidates):
     raise RuntimeError("no camera")
 
 
-@pytest.mark.parametrize("scheme", [schemes.COULOMB_QP, schemes.NO_SLIP_LCP, schemes.COULOMB_LCP, schemes.SPRINGS])
+@pytest.mark.parametrize(
+    "scheme",
+    one_fast((schemes.COULOMB_QP, schemes.NO_SLIP_LCP, schemes.COULOMB_LCP, schemes.SPRINGS), schemes.COULOMB_QP),
+)
 @pytest.mark.parametrize(
     "detector",
     [

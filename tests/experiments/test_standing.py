@@ -21,6 +21,7 @@ def asked(machine):
     return {situation.name: situation for situation in situations(machine)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("controller", ["id-coulomb-qp", "id-coulomb-cone"])
 def test_a_robot_that_can_stand_stands_under_our_torques_and_predicted_forces(machine, asked, controller):
     for name in ("standing", "pushed", "tilted ground"):

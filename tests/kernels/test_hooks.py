@@ -94,6 +94,7 @@ def test_hooks_are_tested_with_every_version_that_can_be_installed():
     assert [each for each in minors if Requirement(bound).specifier.contains(f"{each}.0")] == list(TESTED)
 
 
+@pytest.mark.slow
 def test_plain_numba_gives_the_same(tmp_path):
     lines = (
         "import numba",

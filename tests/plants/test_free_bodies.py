@@ -179,6 +179,7 @@ def test_a_force_that_no_body_survives_is_named_before_numbers_overflow(force: f
         plant.step(1e-3, wrench)
 
 
+@pytest.mark.slow
 def test_a_model_that_returns_no_number_is_detected() -> None:
     def broken(problem: SparseProblem, contacts: BodyContacts) -> SparseSolution:
         return replace(sap.solve_sparse(problem), v_plus=np.full_like(problem.v, np.nan))
@@ -203,6 +204,7 @@ def test_ten_thousand_contacts_are_solved_and_carry_the_weight() -> None:
     assert cubes.contact_forces().force[:, 2].sum() == pytest.approx(2500 * G, rel=1e-4)  # still settling
 
 
+@pytest.mark.slow
 def test_a_problem_has_the_impulses_of_the_last_step() -> None:
     """One cube rests on the ground and another lands on it; without contact there is no impulse."""
     problems: list[SparseProblem] = []
@@ -232,6 +234,7 @@ def test_a_problem_has_the_impulses_of_the_last_step() -> None:
     assert problems[-1].impulses is None
 
 
+@pytest.mark.slow
 def test_a_step_of_sap_in_one_call_is_the_step_by_parts() -> None:
     """Bodies that fall onto each other have bit-equal states, contacts, problems, solutions and forces."""
     parameters = sap.Parameters(tolerance=1e-6)
@@ -262,6 +265,7 @@ def test_a_step_of_sap_in_one_call_is_the_step_by_parts() -> None:
     assert pushes > 200
 
 
+@pytest.mark.slow
 def test_a_compiled_sap_step_refuses_impossible_forces_and_continues() -> None:
     plant = FreeBodies([ball("calm"), ball("struck")], sap.Sparse(sap.Parameters()), terrain=plane())
     plant.reset(BodyState.at_rest(np.array([[0.0, 0, 0.05], [1.0, 0, 0.05]])))
@@ -274,6 +278,7 @@ def test_a_compiled_sap_step_refuses_impossible_forces_and_continues() -> None:
     assert plant.contact_forces().force[:, 2] == pytest.approx(plant.inertias.mass * G, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_shapes_without_closed_form_are_stepped_with_sap_by_parts() -> None:
     stick = solid("stick", coal.Capsule(0.05, 0.2), 1000.0, Surface(mu=0.5))
     plant = FreeBodies([stick], sap.Sparse(sap.Parameters()), terrain=plane())
