@@ -114,11 +114,6 @@ def test_one_check_that_fails_fails_the_run(tmp_path):
     assert not _save(tmp_path, [*FINDINGS, Finding("sticks", False, holds=False)])["completed"]
 
 
-def test_a_record_without_series_is_still_a_run(tmp_path):
-    _save(tmp_path)
-    assert load(tmp_path).complete
-
-
 def test_the_page_shows_each_number_its_note_and_the_figures(tmp_path):
     _save(tmp_path, drawings=[drawing("Distance of the box"), drawing("It slides <down>")])
     page = report(tmp_path).read_text()

@@ -333,9 +333,9 @@ def test_lines_for_an_unread_pipe_wait_without_blocking():
     os.close(writer)
 
 
-@pytest.mark.slow
-def test_a_recorder_that_is_killed_has_handed_its_rows_to_the_system(tmp_path):
-    channels, out = loop_channels(ArmSession()), tmp_path / "run"
+def recording(out):
+    """Start the process of a recorder, and push a run; return the process, its job, and the rows by channel."""
+    channels = loop_channels(ArmSession())
     descriptor, memory = anonymous(ring_bytes(width(channels), 100))
     ring, rows = Ring(memory, width(channels)), telemetry(channels, 0)
     job = RecordJob(
@@ -346,30 +346,26 @@ def test_a_recorder_that_is_killed_has_handed_its_rows_to_the_system(tmp_path):
     assert recorder.stdout.readline().strip() == READY.encode()
     for row in rows:
         ring.push(row)
+    return recorder, job, views(rows, channels)
+
+
+@pytest.mark.slow
+def test_a_recorder_that_is_killed_has_handed_its_rows_to_the_system(tmp_path):
+    recorder, _, sent = recording(tmp_path / "run")
     patience = time.monotonic() + 5.0
     # 26 rows since the first torque; the resulting forces of the last row are not known
-    while len(load(out).arrays["t"]) < 25 and time.monotonic() < patience:
+    while len(load(tmp_path / "run").arrays["t"]) < 25 and time.monotonic() < patience:
         time.sleep(0.01)
     recorder.kill()
     recorder.communicate()
-    np.testing.assert_array_equal(load(out).arrays["q"], views(rows, channels)["q"][4:-1])
+    np.testing.assert_array_equal(load(tmp_path / "run").arrays["q"], sent["q"][4:-1])
 
 
 def test_the_process_of_the_recorder_keeps_every_row_and_prints_the_metrics(tmp_path):
-    channels = loop_channels(ArmSession())
-    descriptor, memory = anonymous(ring_bytes(width(channels), 100))
-    ring, rows = Ring(memory, width(channels)), telemetry(channels, 0)
-    job = RecordJob(
-        target="tests.loop.rig:offer", config={}, settings={"sensing": {"base": "plant"}}, out=str(tmp_path / "run"),
-        period=NS // 1000, ring=descriptor, machine_ring=None,
-    )  # fmt: skip
-    recorder = start("idcontrol.loop.record", job, [descriptor])
-    assert recorder.stdout.readline().strip() == READY.encode()
-    for row in rows:
-        ring.push(row)
+    recorder, job, sent = recording(tmp_path / "run")
     out, _ = recorder.communicate(encode(OUTCOME))
     metrics = json.loads(out)
     assert (recorder.returncode, metrics["steps"], metrics["rows_lost"]) == (0, 20, 0)  # running ticks
     run = load(tmp_path / "run")
-    np.testing.assert_array_equal(run.arrays["q"], views(rows, channels)["q"][4:])
+    np.testing.assert_array_equal(run.arrays["q"], sent["q"][4:])
     assert run.config["loop"] == job.settings

@@ -15,7 +15,6 @@ from idcontrol.problems.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
 from tests.models import specification
-from tests.models.test_no_slip import gripper
 
 PAIRS = {
     "dissipation": (specification.dissipation, dissipation.solve),
@@ -72,13 +71,3 @@ def test_bilateral_rows_are_part_of_the_specification(quadruped, name, complianc
     np.testing.assert_allclose(
         expected.v_plus, solution.v_plus, rtol=0, atol=1e-5 * np.abs(solution.v_plus).max()
     )  # as above
-
-
-@pytest.mark.parametrize("name", PAIRS)
-def test_conflicting_velocities_have_no_solution_in_the_specification(name):
-    specified, _ = PAIRS[name]
-    solution = specified(gripper(0.1))
-    assert solution.status is Status.FALLBACK
-    assert solution.note == "squeeze"
-    assert not solution.impulses.any()
-    assert specified(gripper(-0.1)).status is Status.SOLVED
