@@ -11,6 +11,7 @@ import errno
 import importlib.metadata
 import json
 import shlex
+import signal
 from collections.abc import Iterable
 from urllib.parse import unquote, urlsplit
 
@@ -27,6 +28,19 @@ class IdControlError(Exception):
 
 class InputError(IdControlError, ValueError):
     """A file, a configuration, a state or an argument is unusable."""
+
+
+class Terminated(SystemExit):
+    """SIGTERM ended the program.
+
+    Attributes:
+        status: Exit status that shells expect, also in `code`.
+    """
+
+    status = 128 + signal.SIGTERM
+
+    def __init__(self) -> None:
+        super().__init__(self.status)
 
 
 class Diverged(IdControlError, ArithmeticError):

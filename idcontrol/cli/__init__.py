@@ -35,8 +35,8 @@ from idcontrol.cli import (
 from idcontrol.cli.console import DONE, INTERRUPTED, UNUSABLE, say
 from idcontrol.cli.faults import RunFault, Stopped, report_fault
 from idcontrol.config.places import described
-from idcontrol.errors import IdControlError
-from idcontrol.record.interrupts import Terminated, ctrl_c_is_heard, sigterm_is_heard
+from idcontrol.errors import IdControlError, Terminated
+from idcontrol.record.interrupts import ctrl_c_is_heard, sigterm_is_heard
 
 __all__ = ["cli", "main"]
 

@@ -16,8 +16,7 @@ from idcontrol.cli.console import DONE, INTERRUPTED, TASK_FAILED, Grid, cell, on
 from idcontrol.config.configuration import number as parsed_number
 from idcontrol.config.configuration import parse_setting
 from idcontrol.config.entries import load_experiment
-from idcontrol.errors import InputError
-from idcontrol.record.interrupts import Terminated
+from idcontrol.errors import InputError, Terminated
 from idcontrol.sweeps.progress import progress_bar
 from idcontrol.sweeps.study import load_study
 

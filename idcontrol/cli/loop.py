@@ -17,7 +17,7 @@ from idcontrol.cli.console import DONE, TASK_FAILED, UNUSABLE, Grid, print_json,
 from idcontrol.cli.faults import RunFault, Stopped
 from idcontrol.cli.run import show_metrics
 from idcontrol.config.entries import entry_points
-from idcontrol.errors import IdControlError, InputError, UnknownName, install_command
+from idcontrol.errors import IdControlError, InputError, Terminated, UnknownName, install_command
 
 if TYPE_CHECKING:
     from idcontrol.loop.launch import Viewer
@@ -127,6 +127,8 @@ def _drive(
         shutil.rmtree(out, ignore_errors=True)  # nothing has moved: remove the recorder's empty files
         if isinstance(error, Interrupted):
             raise Stopped("stopped by a signal before anything moved", 128 + error.number) from None
+        raise
+    except Terminated:  # outside the work, which has its own handler
         raise
     except (Exception, SystemExit, GeneratorExit) as error:  # the traceback goes next to the record
         raise RunFault(out) from error

@@ -16,8 +16,7 @@ from idcontrol.cli.console import DONE, INTERRUPTED, TASK_FAILED, Grid, mark, pr
 from idcontrol.cli.faults import RunFault, Stopped
 from idcontrol.config.configuration import parse_setting
 from idcontrol.config.entries import load_experiment
-from idcontrol.errors import IdControlError
-from idcontrol.record.interrupts import Terminated
+from idcontrol.errors import IdControlError, Terminated
 from idcontrol.sweeps.progress import progress_bar
 
 

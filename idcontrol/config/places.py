@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from idcontrol.config.entries import entry_points
-from idcontrol.errors import IdControlError, InputError, UnknownName
+from idcontrol.errors import IdControlError, InputError, Terminated, UnknownName
 
 if TYPE_CHECKING:
     from idcontrol.types import ContactLaw
@@ -211,6 +211,8 @@ def _module(kind: Kind, name: str, place: str) -> ModuleType:
 def _imported(kind: Kind, name: str, place: str, load: Callable[[], Any]) -> Any:
     try:
         return load()
+    except Terminated:
+        raise
     except (Exception, SystemExit) as error:  # a script without a main guard may exit on import
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f" ({Path(last.filename).name}, line {last.lineno})" if Path(last.filename).name in place else ""

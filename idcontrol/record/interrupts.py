@@ -15,21 +15,10 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
+from idcontrol.errors import Terminated
+
 AGAIN_S = 0.02
 """Time after which a signal is repeated [s]; the compiler's callbacks take microseconds."""
-
-
-class Terminated(SystemExit):
-    """SIGTERM ended the program.
-
-    Attributes:
-        status: Exit status that shells expect, also in `code`.
-    """
-
-    status = 128 + signal.SIGTERM
-
-    def __init__(self) -> None:
-        super().__init__(self.status)
 
 
 def postponed(number: int, frame: FrameType | None) -> bool:

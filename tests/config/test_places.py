@@ -209,6 +209,12 @@ def test_a_broken_controller_of_another_package_does_not_hide_others(package, ca
         controllers.build("broken", setup())
 
 
+def test_sigterm_during_the_import_of_a_users_file_ends_the_command(capsys, files):
+    (files / "long.py").write_text("import signal\nsignal.raise_signal(signal.SIGTERM)\n")
+    assert cli.main(["run", "trot", "--controller", "long.py:Law", "--quiet", "--out", "run"]) == 143
+    assert capsys.readouterr().err.splitlines()[-1].startswith("idcontrol: stopped")
+
+
 @pytest.mark.parametrize(
     ("name", "line"),
     [

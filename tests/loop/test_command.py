@@ -129,6 +129,11 @@ def test_what_was_opened_before_a_signal_ended_the_preparation_is_removed(comman
     assert not (tmp_path / "run").exists()
 
 
+def test_sigterm_before_the_work_begins_is_no_fault_inside(command, monkeypatch):
+    monkeypatch.setattr("idcontrol.loop.launch.run", lambda *_: signal.raise_signal(signal.SIGTERM))
+    assert command() == (143, "", "idcontrol: stopped by SIGTERM\n")
+
+
 class Short(Pd):
     """Forgets a joint from its 100th call on."""
 

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from numba.core.codegen import CPUCodeLibrary
 
+from idcontrol.errors import Terminated
 from idcontrol.loop.stop import Interrupted, Stop
-from idcontrol.record.interrupts import Terminated, ctrl_c_is_heard, sigterm_is_heard
+from idcontrol.record.interrupts import ctrl_c_is_heard, sigterm_is_heard
 from idcontrol.record.recording import Recorder, load
 from tests import GUARD_S
 
