@@ -6,17 +6,21 @@
  *               ROBOT JOINTS OWN_PORT LOOP_PORT
  *     ./machine [the same options] -s FILE ROBOT JOINTS
  *
- * It speaks the datagrams of idcontrol_wire.h on loopback, in real time where that is permitted (it says where not), and
- * does what the electronics of a robot do: hold still until torques are asked for, follow the newest command until a
- * newer one comes (drives close the loop of its gains every 0.1 ms, within the torque limit; whatever its gains and
- * targets, a new command changes their torque no faster than SLEW), brake until it rests when none came for PATIENCE (20)
- * of its periods or the loop is at its end, begin anew where somebody recovers the loop, and tell its state in every
- * period, HZ (1000) times in a second. Replace `move` by your drives and sensors.
+ * It exchanges the datagrams of idcontrol_wire.h with the loop on loopback, in real time if the system permits that (it
+ * prints what the system refuses). It behaves like the electronics of a robot:
  *
- * With -f it is a robot on legs that hangs from a hoist: its base stands still, its FEET feel nothing. Without, it is an
- * arm. Joints begin at Q, or at zero. With -j it tells the NAMEs of its joints in its order, so that a loop that counts on
- * another one refuses it. Commands beyond LIMIT (40) [N m], or with larger gains than
- * idcontrol_wire.h allows for it, are dropped.
+ * - It applies no torque until the loop commands one, then follows the newest command. Drives close the loop of its gains
+ *   every 0.1 ms, within the torque limit; a new command changes their torque no faster than SLEW.
+ * - It brakes until it rests if no command has come for PATIENCE (20) of its periods, or if the loop ends.
+ * - It is ready again after the operator has recovered the loop.
+ * - It sends its state in every period, HZ (1000) times per second.
+ *
+ * Replace `move` by your drives and sensors.
+ *
+ * With -f it is a robot on legs that hangs from a hoist: its base stands still, and its FEET feel nothing. Without -f it is
+ * an arm. Joints begin at Q, or at zero. With -j it sends the number of the NAMEs of its joints in its order, so that a loop
+ * with another order refuses to start. It drops commands beyond LIMIT (40) [N m], or with larger gains than
+ * idcontrol_wire.h allows for LIMIT.
  *
  * With -s the loop is on the same computer, and both share the memory of FILE instead of sockets
  * (`idcontrol loop --peer FILE`). With -m it polls for the answer to each state, which occupies a core meanwhile, and

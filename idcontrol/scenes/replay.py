@@ -62,7 +62,7 @@ def replay(run: Run, controller: str) -> Replayed:
         f"sensing.contacts={contacts}": contacts != "planned",
     }
     for setting in (name for name, used in unknown.items() if used):
-        raise InputError(f"{run.folder} was made with {setting}, which the record does not hold; replay another run")
+        raise InputError(f"{run.folder} was made with {setting}, which the record does not contain; replay another run")
     scene = WalkScene.of(msgspec.structs.replace(config, controller=controller))
     rows = working(run.arrays) if loop else slice(None)
     states, arrays = _states(run, rows), {name: values[rows] for name, values in run.arrays.items()}

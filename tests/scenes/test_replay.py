@@ -89,5 +89,5 @@ def test_the_command_prints_and_records_the_difference(
 @pytest.mark.parametrize("settings", [{"path.kind": "joystick"}, {"sensing.contacts": "geometry"}])
 def test_a_walk_whose_references_are_unknown_is_refused(settings: dict[str, object], walk: Run) -> None:
     config = jsonable(msgspec.to_builtins(configuration.build(WalkConfig(), settings)))
-    with pytest.raises(InputError, match="which the record does not hold"):
+    with pytest.raises(InputError, match="which the record does not contain"):
         replay(dataclasses.replace(walk, config=config), "pid")
