@@ -26,7 +26,7 @@ from idcontrol.controllers.inputs import failed
 from idcontrol.controllers.inverse import InverseDynamics
 from idcontrol.controllers.step import Filter
 from idcontrol.errors import InputError
-from idcontrol.filter.nearest import FORCE, JOINT, POWER, SCHEME, SLIP, TORQUE
+from idcontrol.filter.nearest import FIRST_JOINT, FORCE, JOINT, MOST_JOINTS, POWER, SCHEME, SLIP, TORQUE
 from idcontrol.types import Command, Reference, State
 
 WORDS: Final = {TORQUE: "torque", SLIP: "friction", JOINT: "joint", FORCE: "force", POWER: "power"}
@@ -118,8 +118,9 @@ class Torques:
         Args:
             state: The measured state.
             reference: Joint targets with velocities, in place of `q` and `v`.
-            q: Joint targets, shape (a,) [rad]. With None the gains have no effect.
-            v: Velocities of the joint targets, shape (a,) [rad/s]; None for rest.
+            q: Joint targets, shape (a,) [rad]. With None, kp has no effect.
+            v: Velocities of the joint targets, shape (a,) [rad/s]; None for rest. Without `q` and `v`, kd has no
+                effect.
             tau: Torques, shape (a,) [N m]; None for zero.
 
         Returns:
@@ -132,7 +133,7 @@ class Torques:
             if reference is not None:
                 q, v = reference.q, reference.v
             elif q is None:
-                q, v = system.joint_positions(state.q), system.joint_velocities(state.v)
+                q, v = system.joint_positions(state.q), system.joint_velocities(state.v) if v is None else v
             wanted = structs.replace(
                 self._standing,
                 q=np.asarray(q),
@@ -165,6 +166,13 @@ class Torques:
     def broken(self) -> tuple[str, ...]:
         """The limits in `cut` that the motion predicted for the filtered torques still breaks."""
         return self._words(1)
+
+    @property
+    def broken_joints(self) -> tuple[str, ...]:
+        """The joints whose range or speed the predicted motion breaks; ``"joint"`` is then in `broken`."""
+        bits = int(self._filter.cut[1]) // FIRST_JOINT
+        names = self._system.actuated_names
+        return tuple(name for j, name in enumerate(names) if (bits >> min(j, MOST_JOINTS - 1)) & 1)
 
     def _words(self, which: int) -> tuple[str, ...]:
         return tuple(word for bit, word in WORDS.items() if self._filter.cut[which] & bit)

@@ -1,20 +1,29 @@
 r"""The admissible torques that are nearest to the torques of a policy.
 
-The contact law of maximal dissipation predicts motion and forces f* for the wanted torques τ*. If no foot slips and all
-limits hold, the torques are bitwise unchanged. Otherwise::
+The contact law of maximal dissipation predicts motion and forces for the wanted torques τ*. If no foot slips and all
+limits hold, the torques stay as they are, to the bit. Otherwise::
 
-    minimize   ½ Σ ((τ_j - τ*_j) / limit_j)² + ½ w Σ (N f - N f*)² + small ½ |f|²
+    minimize   ½ Σ ((τ_j - τ*_j) / limit_j)² + ½ w |J_bᵀ(f - f°)|² + small ½ |f|²
     s.t.       M v⁺ + κ = Jᵀf + Pᵀ(hτ)
-               N v⁺ + φ/h = 0, T v⁺ = γ T v,  f in the friction pyramids,  N f ≤ h force_max    contacts that stand
-               N v⁺ + φ/h ≥ 0,  f = 0                                                           contacts that open
-               f = f*                                                                           contacts that slow down
-               τ and P v⁺ within bounds,  (P v)ᵀτ ≤ power_max
+               N v⁺ + φ/h = 0, T v⁺ = 0,  f in the friction pyramids        contacts that stand
+               N v⁺ + φ/h ± μ T v⁺ = 0 on edges with f,  |T v⁺| ≤ γ |T v|   contacts that slide
+               N v⁺ + φ/h ± μ T v⁺ ≥ 0,  f = 0                              contacts that open
+               N f ≤ h force_max;  τ and P v⁺ within bounds;  (P v)ᵀτ ≤ power_max
 
-The prediction for τ* decides the role of each contact. A loaded contact must stand if it sticks, or if its slip would
-decrease by less than the fraction 1 - γ. A contact without load opens. Other contacts slow down enough without help,
-and keep their impulses. If no torques satisfy all rows, the program is relaxed: first the bounds of the joints are
-dropped, if the wanted torques break them; then contacts may slip. If there is still no solution, the wanted torques are
-used, within the motors' limits.
+The prediction for τ* decides the role of each contact. A contact without load opens. A loaded contact slides if it
+slips in the prediction and slips already, too fast to stop in a period; its edges are the edges of the prediction.
+Other contacts stand. In each role the rows are the whole contact law: the program knows the motion that its torques
+cause.
+
+f° are the impulses for τ*, without limits of motors: the normal impulses with contacts that slide as in the prediction,
+the tangential impulses with contacts that keep their roles, reduced until their sum is within friction. J_bᵀ(f - f°) is
+the change of the wrench on the robot, and |…|² its kinetic energy with locked joints. Feet that pull against each other
+change no wrench; feedback that keeps the base upright does. So cuts fall on what the feet waste, and the base moves as
+the policy wants, if it can. The torques alone cannot tell: two hips beyond their limits lose all of their feedback.
+
+If no torques satisfy all rows, contacts may slip as in the prediction. If this does not suffice, the limits of joints
+that conflict are relaxed one by one: the joint brakes as hard as the other rows let it. At last, contacts may slip and
+caps are relaxed, too. If there is still no solution, the wanted torques stay, within the motors' limits.
 """
 
 from __future__ import annotations
@@ -31,25 +40,45 @@ from idcontrol.kernels.jit import njit
 from idcontrol.kernels.lanes import dot
 from idcontrol.kernels.linear import add, assign, assign_rows
 from idcontrol.models.dissipation import edge_lcp_kernel
-from idcontrol.models.distribution import MET, into_cones
+from idcontrol.models.distribution import into_cones
 from idcontrol.models.no_slip import SLIP_SPEED
 from idcontrol.models.step import PUSH_OUT_SPEED
 from idcontrol.models.whitened import Whitened, recover_kernel, uncertain, whiten_rows_kernel
 from idcontrol.solvers.active_set_qp import QuadraticProgram, qp_kernel
+from idcontrol.solvers.status import INFEASIBLE
 from idcontrol.types import TOUCHING_N, Array, Booleans, Integers
 
 TORQUE, SLIP, JOINT, FORCE, POWER = 1, 2, 4, 8, 16
 """Bits of `Filter.cut`: limits of motors; slip of feet; limits of joints, contact forces and power."""
 
-SLOWS: Final = 0.95
-"""Largest fraction γ of its slip that a contact may keep after a period, as in `idcontrol.contact.landing`."""
+FIRST_JOINT: Final = 32
+"""Bit of the first joint in `Filter.cut`, set with `JOINT`; the next joints have the next bits."""
+MOST_JOINTS: Final = 58
+"""Number of joints with a bit of their own; further joints share the last bit."""
 
-LOAD_WEIGHT: Final = 1.0
-"""Weight of changes of normal impulses relative to the largest weight of motor impulses [m²]. Without this weight, the
-nearest torques would often unload a slipping foot, and the robot would sink."""
+SLOWS: Final = 0.95
+"""Share γ of its slip that a contact may keep in a period, as in `idcontrol.contact.landing`."""
+
+MET: Final = 1e-5
+"""Relative excess at which a limit still counts as met. Contacts that slip less than `SLIP_SPEED`, 1e-6 m/s, stand in
+the program; with levers of a decimetre they move joints by 1e-5 rad/s."""
+
+GRAVITY: Final = 9.81
+"""A contact that slips less than μ times this acceleration in a period can stop in the period [m/s²]."""
+
+WRENCH_WEIGHT: Final = 100.0
+"""Weight w of changes of the wrench, relative to the weight of the weakest motor, in units of the largest energy of a
+unit impulse at a contact. With 1, feet that the policy pulls together stay at the edges of their friction, where the
+net lateral force follows from the loads: a standing robot tips over within a second. With 100 it stands."""
 
 FORCE_WEIGHT: Final = 1e-9
-"""Weight of contact impulses relative to the largest weight of motor impulses [m²]. It makes the forces unique."""
+"""Weight of contact impulses relative to the largest weight of motor impulses [m²]: it makes forces unique."""
+
+SOFT: Final = 1e2
+"""Weight of a relaxed limit, relative to the cost of the changes of torques and forces that restore it."""
+
+MOST_RELAXED: Final = 16
+"""Largest number of relaxed limits."""
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -68,29 +97,64 @@ def _free_motion(p: AssembledStep, impulse: Array, arena: Arena) -> Whitened:
     return w
 
 
-@njit(cache=True, inner=True, error_model="numpy")
-def _contacts(p: AssembledStep, w: Whitened, after: Array, f: Array, arena: Arena) -> tuple[Booleans, Booleans]:
-    """Decide the role of each contact from its velocities after the step, shape (3 n,), and its impulses f (3 n,).
+class _Prediction(NamedTuple):
+    """The motion that torques cause.
 
-    For contacts that slip too fast, subtract the allowed slip from the constants of `w`.
-
-    Returns:
-        Contacts that stand or should stand (n,); contacts that slip too fast (n,).
+    Attributes:
+        w: The step with known motor impulses.
+        pushes: Contacts that carry load, shape (n,).
+        slides: Loaded contacts that slip, shape (n,).
+        fast: Sliding contacts that slip too fast, shape (n,).
+        edges: Bit set of each contact's friction edges with an impulse (`idcontrol.models.dissipation`), shape (n,).
+        slip: Slip at the beginning of the step, the larger of both axes, shape (n,) [m/s].
+        broken: Bits of the limits that the motion breaks.
+        residual: Relative residual of the contact problem.
     """
-    n, jacobian, surface = p.which.shape[0], p.contacts.jacobian, p.contacts.surface_velocity
-    stands, slips, now = flags(arena, n), flags(arena, n), vector(arena, 3 * n)
-    for r in range(n, 3 * n):
-        now[r] = dot(jacobian[r], p.wanted.v) - surface[r]
-    for i in range(n):
-        s, t = n + i, 2 * n + i
-        slip = max(abs(after[s]), abs(after[t]))
-        loaded = f[i] > p.h * TOUCHING_N
-        slips[i] = loaded and slip > max(SLOWS * max(abs(now[s]), abs(now[t])), SLIP_SPEED)
-        stands[i] = loaded and (slips[i] or slip <= SLIP_SPEED)
-        if slips[i]:
-            w.c[s] -= SLOWS * now[s]
-            w.c[t] -= SLOWS * now[t]
-    return stands, slips
+
+    w: Whitened
+    pushes: Booleans
+    slides: Booleans
+    fast: Booleans
+    edges: Integers
+    slip: Array
+    broken: int
+    residual: float
+
+
+class _Rows(NamedTuple):
+    """Velocities of contacts and joints in the unknowns x = (f, hτ) with the impulses f of s loaded contacts.
+
+    Attributes:
+        w: The step with unknown motor impulses.
+        load: Loaded contacts, shape (s,).
+        pushing: Rows of the loaded contacts, shape (3 s,).
+        A: Velocities per unit of x, and without impulses, shape (m, 3 s + a + 1).
+        J: Contact velocities per unit of x, shape (3 n, 3 s + a).
+        still: Their values for a contact at rest, shape (3 n,).
+    """
+
+    w: Whitened
+    load: Integers
+    pushing: Integers
+    A: Array
+    J: Array
+    still: Array
+
+
+class _Limits(NamedTuple):
+    """Inequalities G x ≥ least: the contact law and the motors' limits, then limits that may be relaxed.
+
+    Attributes:
+        G: Rows, shape (r, size).
+        least: Their sides, shape (r,).
+        joints: First row of the limits of joints.
+        caps: First row of the caps of forces and power, after the joints.
+    """
+
+    G: Array
+    least: Array
+    joints: int
+    caps: int
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -99,9 +163,9 @@ def _broken(p: AssembledStep, v: Array, f: Array, impulse: Array) -> int:
     wanted, a, cut, power = p.wanted, impulse.shape[0], 0, 0.0
     u = v.shape[0] - a
     for j in range(a):
-        slack = MET * max(abs(wanted.v[u + j]), 1.0)  # a joint at rest still moves by the rounding of the step
+        slack = MET * max(abs(wanted.v[u + j]), 1.0)
         if not wanted.slowest[j] - slack <= v[u + j] <= wanted.fastest[j] + slack:
-            cut |= JOINT
+            cut |= JOINT | (FIRST_JOINT << min(j, MOST_JOINTS - 1))
         power += wanted.v[u + j] * impulse[j]
     if power > p.h * wanted.filter.power * (1.0 + MET):
         cut |= POWER
@@ -111,103 +175,199 @@ def _broken(p: AssembledStep, v: Array, f: Array, impulse: Array) -> int:
     return cut
 
 
-class _Prediction(NamedTuple):
-    """The motion that torques cause.
-
-    Attributes:
-        w: The step with known motor impulses; slips that are too fast are relative to the allowed slip.
-        stands: Contacts that stand or should stand, shape (n,).
-        slips: Contacts that slip too fast, shape (n,).
-        broken: Bits of the limits that the motion breaks.
-        residual: Relative residual of the contact problem.
-    """
-
-    w: Whitened
-    stands: Booleans
-    slips: Booleans
-    broken: int
-    residual: float
-
-
-class _Part(NamedTuple):
-    """The contacts of the program, which stand or open.
-
-    Attributes:
-        w: The step with these contacts; κ includes the impulses of all other contacts.
-        which: Indices of these contacts among all contacts, shape (k,).
-        mu: Their friction, shape (k,).
-        stand: Numbers of the s standing contacts among these, shape (s,).
-        apart: Numbers of the opening contacts among these.
-        pushing: Rows of the standing contacts, shape (3 s,).
-        A: Velocities per unit of the unknowns (f, hτ), and without them, shape (m, 3 s + a + 1).
-    """
-
-    w: Whitened
-    which: Integers
-    mu: Array
-    stand: Integers
-    apart: Integers
-    pushing: Integers
-    A: Array
+@njit(cache=True, inner=True, error_model="numpy")
+def predict(p: AssembledStep, impulse: Array, f: Array, arena: Arena) -> _Prediction:
+    """Predict the motion under known motor impulses (a,) by maximal dissipation; write contact impulses f (3 n,)."""
+    n, jacobian, surface = p.which.shape[0], p.contacts.jacobian, p.contacts.surface_velocity
+    w, edges, before = _free_motion(p, impulse, arena), indices(arena, n), vector(arena, n)
+    _, _, residual = edge_lcp_kernel(w.rho, w.c, uncertain(w, arena), p.cones.mu, p.active, f, arena)
+    v, _ = recover_kernel(w, f, arena)
+    pushes, slides, fast = flags(arena, n), flags(arena, n), flags(arena, n)
+    for i in range(n):
+        slip, before[i] = 0.0, 0.0
+        for r in (n + i, 2 * n + i):
+            slip = max(slip, abs(dot(jacobian[r], v) - surface[r]))
+            before[i] = max(before[i], abs(dot(jacobian[r], p.wanted.v) - surface[r]))
+        edges[i] = p.active[i]
+        pushes[i] = f[i] > p.h * TOUCHING_N
+        slides[i] = pushes[i] and slip > SLIP_SPEED
+        fast[i] = slides[i] and slip > SLOWS * before[i]
+    broken = _broken(p, v, f, impulse) | (SLIP if fast.any() else 0)
+    return _Prediction(w, pushes, slides, fast, edges, before, broken, residual)
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _take(p: AssembledStep, w: Whitened, stands: Booleans, opens: Booleans, f: Array, arena: Arena) -> _Part:
-    """Assemble the unknowns of the program; arguments as in `nearest_torques`."""
-    n, m, a = p.which.shape[0], w.M.shape[0], p.bounds.least.shape[0]
-    kappa, count = vector(arena, m), 0
-    assign(kappa, p.w.kappa)
-    for i in range(n):
-        count += int(stands[i] or opens[i])
-    rows, c, which = matrix(arena, 3 * count, m), vector(arena, 3 * count), indices(arena, count)
-    held, mu, k = flags(arena, count), vector(arena, count), 0
-    for i in range(n):
-        if not (stands[i] or opens[i]):
-            for r in (i, n + i, 2 * n + i):
-                add(kappa, -f[r], w.rows[r])
-            continue
-        which[k], held[k], mu[k] = i, stands[i], p.cones.mu[i]
-        for axis in range(3):
-            assign(rows[axis * count + k], w.rows[axis * n + i])
-            c[axis * count + k] = w.c[axis * n + i]
-        k += 1
-    part = Whitened(w.M, kappa, w.free, p.w.fixed, w.L, w.v_free, rows, rows, c, c)
-    stand, apart, pushing = roles(part, held, arena)
+def _rows(p: AssembledStep, wish: _Prediction, arena: Arena) -> _Rows:
+    """Return the velocities of contacts and joints as functions of the unknowns."""
+    n, m, a = p.which.shape[0], p.w.M.shape[0], p.bounds.least.shape[0]
+    part = Whitened(wish.w.M, p.w.kappa, wish.w.free, p.w.fixed, wish.w.L, wish.w.v_free, wish.w.rows, wish.w.rho,
+                    wish.w.c, wish.w.roundoff)  # fmt: skip
+    load, _, pushing = roles(part, wish.pushes, arena)
     A = matrix(arena, m, pushing.shape[0] + a + 1)
     motions(part, pushing, A, arena)
-    return _Part(part, which, mu, stand, apart, pushing, A)
+    J, still = matrix(arena, 3 * n, A.shape[1] - 1), vector(arena, 3 * n)
+    for r in range(3 * n):
+        still[r] = condition(part, r, A, J[r])
+    return _Rows(part, load, pushing, A, J, still)
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _objective(p: AssembledStep, part: _Part, f: Array, arena: Arena) -> tuple[Array, Array]:
-    """Return H and g of the objective ½ xᵀH x + gᵀx in the unknowns x = (f, hτ)."""
-    weight, columns, size = p.wanted.weight, part.pushing.shape[0], part.A.shape[1] - 1
+def _edge(rows: _Rows, i: int, axis: int, slope: float, row: Array) -> float:
+    """Write the velocity N v⁺ + slope T v⁺ of an edge of contact i into `row`; return its value at rest."""
+    n = rows.still.shape[0] // 3
+    assign(row, rows.J[i])
+    add(row, slope, rows.J[axis * n + i])
+    at_rest: float = rows.still[i] + slope * rows.still[axis * n + i]
+    return at_rest
+
+
+@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
+def _sign(edges: int, axis: int) -> float:
+    """Return the sign of the friction along an axis, 1 or 2, with impulses on these edges; 0 without friction."""
+    return float((edges >> (2 * axis - 2)) & 1) - float((edges >> (2 * axis - 1)) & 1)
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _law(p: AssembledStep, wish: _Prediction, rows: _Rows, slides: Booleans, arena: Arena) -> tuple[Array, Array]:
+    """Return E and e of the equalities E x = e: three for each loaded contact."""
+    n, s, size = p.which.shape[0], rows.load.shape[0], rows.J.shape[1]
+    E, e = matrix(arena, 3 * s, size), zeros(arena, 3 * s)
+    for k in range(s):
+        i, count = rows.load[k], 0
+        if not slides[i]:
+            for axis in range(3):
+                assign(E[axis * s + k], rows.J[axis * n + i])
+                e[axis * s + k] = rows.still[axis * n + i]
+            continue
+        mu = p.cones.mu[i]
+        E[k] = 0.0
+        E[k, k] = -mu
+        for axis in (1, 2):  # the impulse lies on the facet of its edges, and these edges have no velocity
+            r, sign = axis * s + k, _sign(wish.edges[i], axis)
+            if sign == 0.0:
+                E[r] = 0.0
+                E[r, r] = 1.0
+            else:
+                E[k, r] = sign
+                e[r] = _edge(rows, i, axis, sign * mu, E[r])
+                count += 1
+        if count == 0:  # without friction the contact stays closed
+            assign(E[k], rows.J[i])
+            e[k] = rows.still[i]
+    return E, e
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _reference(p: AssembledStep, wish: _Prediction, rows: _Rows, E: Array, e: Array, f: Array, arena: Arena) -> Array:
+    """Return the impulses of the loaded contacts for the wanted torques, without limits, shape (3 s,).
+
+    Args:
+        p: The step.
+        wish: The prediction for the wanted torques.
+        rows: Velocities in the unknowns.
+        E: Equalities of the contact law.
+        e: Their sides.
+        f: Impulses of the prediction, shape (3 n,), the result if the equalities have no solution.
+        arena: Arena for all arrays.
+    """
+    columns = rows.pushing.shape[0]
+    H, square, sides = matrix(arena, columns, columns), matrix(arena, columns, columns), vector(arena, columns)
+    H[:] = 0.0
+    for r in range(columns):
+        H[r, r] = 1.0
+        assign(square[r], E[r, :columns])
+        sides[r] = e[r] - dot(E[r, columns:], p.wanted.impulse)
+    nothing = vector(arena, 0)
+    # roles of many contacts may be redundant: the shortest solution
+    answer = qp_kernel(
+        QuadraticProgram(H, zeros(arena, columns), matrix(arena, 0, columns), nothing, square, sides), arena
+    )
+    if answer.residual <= ACCURATE:
+        assign(sides, answer.x)
+    else:
+        for r in range(columns):
+            sides[r] = f[rows.pushing[r]]
+    return sides
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _wrench(p: AssembledStep, wish: _Prediction, rows: _Rows, slides: Booleans, f: Array, arena: Arena) -> Array:
+    """Return the impulses f° of the loaded contacts, whose wrench the program keeps, shape (3 s,)."""
+    columns = rows.pushing.shape[0]
+    E, e = _law(p, wish, rows, wish.slides, arena)
+    normal = _reference(p, wish, rows, E, e, f, arena)
+    E, e = _law(p, wish, rows, slides, arena)
+    reference = _reference(p, wish, rows, E, e, f, arena)
+    assign(reference[: rows.load.shape[0]], normal[: rows.load.shape[0]])
+    across, friction, s = zeros(arena, 3), 0.0, rows.load.shape[0]
+    for k in range(s):
+        i = rows.load[k]
+        friction += p.cones.mu[i] * max(reference[k], 0.0)
+        for axis in (1, 2):
+            add(across, reference[axis * s + k], p.contacts.axes[i, axis])
+    net = np.sqrt(dot(across, across))
+    if net > friction:  # a net force that loads cannot give would raise the loads: the robot would hop
+        for r in range(s, columns):
+            reference[r] *= friction / net
+    return reference
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _objective(p: AssembledStep, rows: _Rows, reference: Array, arena: Arena) -> tuple[Array, Array]:
+    """Return H and g of the objective ½ xᵀH x + gᵀx, with impulses `reference` (3 s,) of the wanted wrench."""
+    weight, columns, size = p.wanted.weight, rows.pushing.shape[0], rows.J.shape[1]
     H, g = matrix(arena, size, size), zeros(arena, size)
     H[:] = 0.0
     for j in range(size - columns):
         H[columns + j, columns + j] = weight[j]
         g[columns + j] = -weight[j] * p.wanted.impulse[j]
-    unit = weight.max()
+    unit, largest = weight.max(), 0.0
     for i in range(columns):
-        H[i, i] = FORCE_WEIGHT * unit
-    for k in range(part.stand.shape[0]):
-        H[k, k] += LOAD_WEIGHT * unit
-        g[k] -= LOAD_WEIGHT * unit * f[part.which[part.stand[k]]]
+        rho = p.w.rho[rows.pushing[i]]
+        largest = max(largest, dot(rho, rho))
+    for i in range(columns):
+        for j in range(columns):
+            if largest > 0.0:
+                H[i, j] = WRENCH_WEIGHT * unit / largest * dot(p.w.rho[rows.pushing[i]], p.w.rho[rows.pushing[j]])
+            g[i] -= H[i, j] * reference[j]
+        H[i, i] += FORCE_WEIGHT * unit
     return H, g
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _limits(p: AssembledStep, part: _Part, joints: bool, arena: Arena) -> tuple[Array, Array]:
-    """Return G and `least` of the inequalities G x ≥ least."""
-    wanted, A, s = p.wanted, part.A, part.stand.shape[0]
-    a, columns, size = wanted.impulse.shape[0], part.pushing.shape[0], A.shape[1] - 1
+def _limits(p: AssembledStep, wish: _Prediction, rows: _Rows, slides: Booleans, slows: bool, arena: Arena) -> _Limits:
+    """Return the inequalities of the program; `slows` is True to limit the slip of sliding contacts."""
+    wanted, A, s, n, mu = p.wanted, rows.A, rows.load.shape[0], p.which.shape[0], p.cones.mu
+    a, columns, size = wanted.impulse.shape[0], rows.pushing.shape[0], rows.J.shape[1]
     u = A.shape[0] - a
-    basic, basic_least = limit_rows(part.w, part.mu, p.bounds, part.stand, part.apart, A, arena)
+    basic, basic_least = limit_rows(rows.w, mu, p.bounds, rows.load, indices(arena, 0), A, arena)
     at = basic.shape[0]
-    G, least = matrix(arena, at + s + 1 + 2 * a, size), vector(arena, at + s + 1 + 2 * a)
-    G[at:] = 0.0
+    most = at + 5 * n + s + 1 + 2 * a
+    G, least = matrix(arena, most, size), vector(arena, most)
     assign_rows(G[:at], basic)
     assign(least[:at], basic_least)
+    G[at:] = 0.0
+    for i in range(n):
+        if wish.pushes[i] and not slides[i]:
+            continue
+        for axis in (1, 2):
+            for sign in (1.0, -1.0):
+                if not (wish.pushes[i] and sign == _sign(wish.edges[i], axis)):
+                    least[at] = _edge(rows, i, axis, sign * mu[i], G[at])
+                    at += 1
+        if slides[i] and slows:  # the law opens a sliding contact at μ times its slip
+            add(G[at], -1.0, rows.J[i])
+            least[at] = -rows.still[i] - mu[i] * SLOWS * wish.slip[i]
+            at += 1
+    joints = at
+    for j in range(a):
+        for sign, bound in ((1.0, wanted.slowest[j]), (-1.0, wanted.fastest[j])):
+            if np.isfinite(bound):
+                for d in range(size):
+                    G[at, d] = sign * A[u + j, d]
+                least[at] = sign * (bound - A[u + j, size])
+                at += 1
+    caps = at
     if wanted.filter.force < np.inf:
         for k in range(s):
             G[at, k], least[at] = -1.0, -p.h * wanted.filter.force
@@ -217,83 +377,84 @@ def _limits(p: AssembledStep, part: _Part, joints: bool, arena: Arena) -> tuple[
             G[at, columns + j] = -wanted.v[u + j]
         least[at] = -p.h * wanted.filter.power
         at += 1
-    for j in range(a if joints else 0):
-        for sign, bound in ((1.0, wanted.slowest[j]), (-1.0, wanted.fastest[j])):
-            if np.isfinite(bound):
-                for i in range(size):
-                    G[at, i] = sign * A[u + j, i]
-                least[at] = sign * (bound - A[u + j, size])
-                at += 1
-    return G[:at], least[:at]
+    return _Limits(G[:at], least[:at], joints, caps)
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _conflict(limits: _Limits, to: int, H: Array, certificate: Array) -> tuple[int, float]:
+    """Return the row before row `to` that adds most to a conflict, -1 for none, and its squared length by H⁻¹.
+
+    Args:
+        limits: The inequalities.
+        to: Rows from here on are not relaxed.
+        H: Matrix of the objective; only its diagonal is used.
+        certificate: Multipliers of all inequalities that prove the conflict, shape (r,).
+    """
+    row, worst, unit = -1, 0.0, 0.0
+    for r in range(limits.joints, to):
+        if certificate[r] > 0.0:
+            square = 0.0
+            for d in range(H.shape[0]):
+                square += limits.G[r, d] ** 2 / H[d, d]
+            if certificate[r] * np.sqrt(square) > worst:
+                row, worst, unit = r, certificate[r] * np.sqrt(square), square
+    return row, unit
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def nearest_torques(
-    p: AssembledStep,
-    w: Whitened,
-    stands: Booleans,
-    opens: Booleans,
-    joints: bool,
-    f: Array,
-    impulse: Array,
-    arena: Arena,
+    p: AssembledStep, wish: _Prediction, slows: bool, relaxes: bool, f: Array, impulse: Array, arena: Arena
 ) -> bool:
     """Solve the program of the module.
 
     Args:
         p: The step.
-        w: The step with known motor impulses (`_free_motion`).
-        stands: Contacts that stand, shape (n,).
-        opens: Contacts without force, shape (n,); contacts that neither stand nor open keep their impulses.
-        joints: True to respect the bounds of the joints.
-        f: Updated: impulses, shape (3 n,), initially for the wanted torques.
-        impulse: Result: motor impulses, shape (a,) [N m s].
+        wish: The prediction for the wanted torques.
+        slows: True to limit slip; otherwise contacts slide that slide in the prediction.
+        relaxes: True to relax limits of joints that conflict, and caps of forces and power unless `slows`.
+        f: In: impulses for the wanted torques; out: impulses, shape (3 n,).
+        impulse: Out: motor impulses, shape (a,) [N m s].
         arena: Arena for all arrays.
 
     Returns:
         False if there is no solution; f and impulse are then unchanged.
     """
-    n, part = p.which.shape[0], _take(p, w, stands, opens, f, arena)
-    s, columns, size = part.stand.shape[0], part.pushing.shape[0], part.A.shape[1] - 1
-    H, g = _objective(p, part, f, arena)
-    G, least = _limits(p, part, joints, arena)
-    E, e = matrix(arena, columns, size), vector(arena, columns)
-    for r in range(columns):
-        e[r] = condition(part.w, part.pushing[r], part.A, E[r])
-    answer = qp_kernel(QuadraticProgram(H, g, G, least, E, e), arena)
+    n, rows, slides = p.which.shape[0], _rows(p, wish, arena), flags(arena, p.which.shape[0])
+    for i in range(n):
+        rest = p.cones.mu[i] * GRAVITY * p.h
+        slides[i] = wish.slides[i] and (not slows or wish.slip[i] > rest)
+    columns = rows.pushing.shape[0]
+    E, e = _law(p, wish, rows, slides, arena)
+    H, g = _objective(p, rows, _wrench(p, wish, rows, slides, f, arena), arena)
+    limits = _limits(p, wish, rows, slides, slows, arena)
+    for _ in range(MOST_RELAXED + 1):
+        answer = qp_kernel(QuadraticProgram(H, g, limits.G, limits.least, E, e), arena)
+        if answer.status != INFEASIBLE or not relaxes:
+            break
+        to = limits.caps if slows else limits.least.shape[0]
+        row, unit = _conflict(limits, to, H, answer.multipliers[columns:])
+        if row < 0:
+            break
+        for d in range(H.shape[0]):
+            add(H[d], SOFT / unit * limits.G[row, d], limits.G[row])
+        add(g, -SOFT / unit * limits.least[row], limits.G[row])
+        limits.G[row] = 0.0  # always satisfied
+        limits.least[row] = -1.0
     if not answer.residual <= ACCURATE:
         return False
-    for i in range(n):
-        if opens[i]:
-            f[i] = f[n + i] = f[2 * n + i] = 0.0
-    for k in range(s):
-        for axis in range(3):
-            f[axis * n + part.which[part.stand[k]]] = answer.x[axis * s + k]
+    f[:] = 0.0
+    for r in range(columns):
+        f[rows.pushing[r]] = answer.x[r]
     into_cones(p.cones.mu, p.cones.held, f)
     for j in range(impulse.shape[0]):
         impulse[j] = min(max(answer.x[columns + j], p.bounds.least[j]), p.bounds.most[j])
     return True
 
 
-@njit(cache=True, inner=True, error_model="numpy")
-def predict(p: AssembledStep, impulse: Array, f: Array, arena: Arena) -> _Prediction:
-    """Predict the motion under known motor impulses (a,) by maximal dissipation; write contact impulses f (3 n,)."""
-    n = p.which.shape[0]
-    w = _free_motion(p, impulse, arena)
-    _, _, residual = edge_lcp_kernel(w.rho, w.c, uncertain(w, arena), p.cones.mu, p.active, f, arena)
-    v, _ = recover_kernel(w, f, arena)
-    after = vector(arena, 3 * n)
-    for r in range(3 * n):
-        after[r] = dot(p.contacts.jacobian[r], v) - p.contacts.surface_velocity[r]
-    stands, slips = _contacts(p, w, after, f, arena)
-    broken = _broken(p, v, f, impulse) | (SLIP if slips.any() else 0)
-    return _Prediction(w, stands, slips, broken, residual)
-
-
 @njit(cache=True, error_model="numpy")
 def filtered(p: AssembledStep, f: Array, arena: Arena) -> Answer:
     """Take the admissible torques nearest to the wanted torques: a scheme (`idcontrol.controllers.schemes`)."""
-    n, a = p.which.shape[0], p.bounds.least.shape[0]
+    a = p.bounds.least.shape[0]
     impulse, cut = vector(arena, a), 0
     for j in range(a):
         impulse[j] = min(max(p.wanted.impulse[j], p.bounds.least[j]), p.bounds.most[j])
@@ -303,18 +464,10 @@ def filtered(p: AssembledStep, f: Array, arena: Arena) -> Answer:
     if wish.broken == 0:
         p.wanted.filter.cut[0] = cut
         return Answer(MOVED if cut else SOLVED, False, wish.residual, impulse, np.nan)
-    opens, solved, residual, broken = flags(arena, n), False, wish.residual, wish.broken
-    for i in range(n):
-        opens[i] = not f[i] > p.h * TOUCHING_N
-    for holds in (True, False):
-        held = flags(arena, n)
-        for i in range(n):
-            held[i] = wish.stands[i] and (holds or not wish.slips[i])
-        for joints in (True, False):
-            solved = solved or nearest_torques(p, wish.w, held, opens, joints, f, impulse, arena)
-            if solved or not wish.broken & JOINT:
-                break
-        if solved or not wish.broken & SLIP:
+    solved, residual, broken = False, wish.residual, wish.broken
+    for level in range(4):
+        solved = nearest_torques(p, wish, level % 2 == 0, level >= 2, f, impulse, arena)
+        if solved:
             break
     if solved:
         result = predict(p, impulse, f, arena)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import idcontrol as idc
 from idcontrol.adapters.gymnasium import JointTargets
-from idcontrol.filter.nearest import LOAD_WEIGHT
+from idcontrol.filter.nearest import WRENCH_WEIGHT
 
 MU, H = 0.3, 1e-3
 
@@ -94,7 +94,13 @@ def test_feet_that_would_slip_get_the_nearest_torques_that_clarabel_finds(robot,
     motors, v, f = cp.Variable(12), cp.Variable(18), cp.Variable((3, 4))
     pressed = sum(rows[axis].T @ f[axis] for axis in range(3))
     cost = cp.sum_squares(cp.multiply(motors - wanted, 1.0 / limit))
-    cost += LOAD_WEIGHT * cp.sum_squares((f[0] - predicted[:, 2]) / H) / limit.min() ** 2
+    J = rows.reshape(12, 18)
+    still = np.r_[-gap, np.zeros(8)] - J @ np.linalg.solve(M, H * select @ wanted - kappa)
+    stuck = np.linalg.solve(J @ np.linalg.solve(M, J.T), still)  # impulses that hold the feet under the wanted torques
+    white = np.linalg.solve(np.linalg.cholesky(M[:6, :6]), J[:, :6].T)
+    unit = WRENCH_WEIGHT / (limit.min() * H) ** 2 / np.sum(white**2, axis=0).max()
+    assert np.abs(stuck[4:].reshape(2, 4).sum(axis=1)).sum() < MU * predicted[:, 2].sum()
+    cost += unit * cp.sum_squares(white @ (cp.vec(f, order="C") - np.r_[predicted[:, 2], stuck[4:]]))
     held = [M @ v + kappa == pressed + H * select @ motors, rows[0] @ v + gap == 0.0]
     held += [rows[axis] @ v == 0.0 for axis in (1, 2)]
     cp.Problem(cp.Minimize(cost), [*held, *pyramid(f), motors <= limit, motors >= -limit]).solve(cp.CLARABEL)
@@ -308,3 +314,80 @@ def test_an_unreadable_state_leaves_no_cut_of_the_last_step(robot, standing):
     assert torques.cut
     assert torques(None, tau=None).status is idc.Status.FAILED
     assert torques.cut == ()
+
+
+def constant_targets(robot, mu, target, ticks):
+    """Hold joint targets through the filter; return all torques, normal forces (ticks, 4), and the last state."""
+    plant, torques = idc.plants.make("coulomb-lcp", robot, mu=mu, rate_hz=1.0 / H), idc.filter.Torques(robot, mu=mu)
+    state, tau, normal = plant.reset(robot.standing_state()), [], np.zeros((ticks, 4))
+    for k in range(ticks):
+        tau.append(torques(state, q=target).tau)
+        after, forces = plant.step(tau[-1], H), plant.contact_forces()
+        state = idc.State(t=(k + 1) * H, q=after.q, v=after.v)
+        normal[k, forces.identity] = forces.force[:, 2]
+    return np.array(tau), normal, state
+
+
+def test_targets_that_pull_feet_apart_leave_the_robot_standing(robot):
+    home = robot.standing_reference().q
+    apart = home + 0.1 * np.kron([1.0, -1.0, 1.0, -1.0], [1.0, 0.0, 0.0])
+    tau, normal, state = constant_targets(robot, 0.6, apart, 250)
+    assert normal.min() > 1.0
+    assert np.abs(np.diff(tau, axis=0)).max() < 1.0  # N m in a period: the loads change smoothly
+    assert np.abs(state.q[3:5]).max() < 1e-3  # half of the tilt [rad]
+
+
+def test_velocities_without_positions_are_followed_by_damping(robot, standing):
+    _, state = standing
+    _, kd = robot.torque_gains(robot.system().actuated_names)
+    torques = filtered(robot)
+    torques(state, v=np.full(12, 0.5), tau=np.full(12, 0.1))
+    np.testing.assert_allclose(torques.wanted, 0.1 + 0.5 * kd, rtol=1e-9)
+
+
+def test_a_joint_that_cannot_brake_in_time_leaves_the_limits_of_the_others(robot):
+    system = robot.system()
+    joints, v = system.joint_positions(robot.standing_state().q), np.zeros(18)
+    joints[[2, 5]] = system.limits.lower[[2, 5]] + 0.01
+    v[[6 + 2, 6 + 5]] = -20.0, -4.0
+    flying = idc.State(t=0.0, q=system.configuration(joints, [0, 0, 1, 0, 0, 0, 1]), v=v)
+    torques = filtered(robot)
+    command = torques(flying, tau=np.zeros(12))
+    system.update(flying.q, flying.v)
+    after = v + H * np.linalg.solve(system.M, np.r_[np.zeros(6), command.tau] - system.bias)
+    assert torques.broken_joints == (system.actuated_names[2],)
+    np.testing.assert_allclose(command.tau[2], system.effort_limit[2], rtol=1e-3)  # it brakes as hard as it can
+    assert after[6 + 5] >= -2.0 - 1e-6
+
+
+def sliding(robot, speed):
+    """Return the standing state with a base and feet that slide sideways."""
+    state = robot.standing_state()
+    v = state.v.copy()
+    v[1] = speed
+    return idc.State(t=0.0, q=state.q, v=v)
+
+
+def test_caps_of_forces_hold_while_feet_slide(robot, standing):
+    tau, _ = standing
+    torques, plant = filtered(robot, force_n=34.0), idc.plants.make("dissipation", robot, mu=MU, rate_hz=1.0 / H)
+    state = plant.reset(sliding(robot, 0.1))
+    for k in range(20):
+        command = torques(state, tau=1.6 * tau)
+        assert "force" in torques.cut
+        assert "force" not in torques.broken
+        after = plant.step(command.tau, H)
+        assert plant.contact_forces().force[:, 2].max() <= 34.0 + 1e-3
+        state = idc.State(t=(k + 1) * H, q=after.q, v=after.v)
+
+
+def test_joints_brake_before_their_stops_while_feet_slide(robot):
+    torques, plant = idc.filter.Torques(robot, mu=0.1), idc.plants.make("dissipation", robot, mu=0.1, rate_hz=1.0 / H)
+    state, cut, broken = plant.reset(robot.standing_state()), 0, 0
+    for k in range(250):
+        command = torques(state, tau=np.zeros(12))
+        cut, broken = cut + ("joint" in torques.cut), broken + ("joint" in torques.broken)
+        after = plant.step(command.tau, H)
+        state = idc.State(t=(k + 1) * H, q=after.q, v=after.v)
+    assert cut > 50
+    assert broken == 0
