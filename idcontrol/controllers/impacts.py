@@ -48,7 +48,8 @@ def impact(bound: Bound, detected: ContactArrays, arena: Arena) -> tuple[Forward
         arena: Arena for all arrays.
     """
     machine = bound.borrowed
-    step = assemble_borrowed(bound, detected, arena)
+    assemble_borrowed(bound, detected, arena)
+    step = machine.step[0].borrowed
     h, total, m = machine.h, detected.gap.shape[0], machine.terms.M.shape[0]
     v, kappa = velocity(machine, arena), vector(arena, m)
     assign(kappa, step.w.kappa)

@@ -22,6 +22,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from traceback import extract_tb
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,9 @@ from idcontrol.controllers.settings import InverseSettings
 from idcontrol.controllers.step import (
     DROPPED,
     NO_FILTER,
+    NO_STEP,
     SOLVED,
+    Answer,
     AssembledStep,
     Filter,
     JointLaw,
@@ -55,6 +58,7 @@ from idcontrol.controllers.step import (
     assemble_bound,
     control_bound,
     ladder,
+    released,
     scheme_at,
     usable,
 )
@@ -63,8 +67,8 @@ from idcontrol.controllers.whole import Whole, step_of
 from idcontrol.dynamics.multibody import CompiledSystem
 from idcontrol.dynamics.system import ActuatorLimits, System
 from idcontrol.errors import IdControlError, InputError
-from idcontrol.kernels.arena import HEAP, reserve
-from idcontrol.kernels.bound import bind, entry
+from idcontrol.kernels.arena import HEAP, Arena, reserve
+from idcontrol.kernels.bound import Bound, bind, entry
 from idcontrol.kernels.placements import placement_views
 from idcontrol.models.memory import memory
 from idcontrol.models.step import StepProblem
@@ -137,8 +141,8 @@ class InverseDynamics:
         predicts = self._scheme.impact if s.impacts else None
         terms = machine.tasks
         self._machine = machine._replace(
-            tasks=terms._replace(certificate=scheme_at(certify, unbound, none.packed)) if tasks else terms,
-            scheme=0 if self._scheme.solve is None else scheme_at(self._scheme.solve, unbound, none.packed),
+            tasks=terms._replace(certificate=scheme_at(certify, machine.step[0])) if tasks else terms,
+            scheme=0 if self._scheme.solve is None else scheme_at(self._scheme.solve, machine.step[0]),
             impact=0 if predicts is None else model_at(predicts, unbound, none.packed),
         )
         self._friction, self._load = Friction.unknown(system.n_velocities), Load.unknown(system.n_velocities)
@@ -318,8 +322,16 @@ class InverseDynamics:
                 f"{self._system.n_velocities} velocities, or their axes are not unit vectors",
             )
         step = self._assemble(candidates)
-        scheme = partial(solve, self._scheme, candidates=candidates, repair=self._settings.repair)
-        outcome = ladder(scheme, self._bound, self._machine, step, HEAP)
+        joints, rest = SimpleNamespace(borrowed=step), SimpleNamespace()
+
+        def scheme(held: Any, f: Array, arena: Arena) -> Answer:
+            step, repair = held.borrowed, self._settings.repair
+            return solve(self._scheme, step, f, arena, candidates=candidates, repair=repair)
+
+        def retry(bound: Bound, *arguments: Any) -> None:
+            rest.borrowed = released(bound, step, *arguments)
+
+        outcome = ladder(scheme, retry, self._bound, self._machine, (joints, rest), HEAP)
         if outcome.ending >= 0:
             self._load.contacts[0] = outcome.stands
             return self._command(candidates, outcome)
@@ -399,6 +411,7 @@ def _machine(
     return partial(
         Machine,
         arena=reserve(),
+        step=(bind(NO_STEP), bind(NO_STEP)),
         scheme=0,
         impact=0,
         h=float(h),

@@ -29,6 +29,7 @@ from idcontrol.controllers.step import (
     problem_of,
 )
 from idcontrol.kernels.arena import HEAP, Arena
+from idcontrol.kernels.bound import bind
 from idcontrol.models import dissipation, no_slip
 from idcontrol.models.distribution import drags
 from idcontrol.models.step import Bilateral, ContactModel, StepProblem, StepSolution, WarmStart
@@ -61,7 +62,7 @@ def solve(
     """
     if scheme.solve is not None:
         active = step.active.copy()
-        answer = scheme.solve(step, f, arena)
+        answer = scheme.solve(bind(step), f, arena)
         if answer.ending != NO_SOLUTION:
             return answer._replace(impulse=answer.impulse.copy())  # the arena will overwrite the original
         step.active[:] = active

@@ -1,8 +1,8 @@
 """Schemes: compute contact and motor impulses of an assembled control step, by a contact model and a second stage.
 
-A scheme is a compiled function of an `AssembledStep` (`idcontrol.controllers.step`). It writes the contact impulses and
-returns an `Answer`; `control` calls it at its address. Each scheme combines stages that can be called separately:
-`stick`, a contact model, `share`, `unload`.
+A scheme is a compiled function of a bound `AssembledStep` (`idcontrol.controllers.step`). It writes the contact
+impulses and returns an `Answer`; `control` calls it at its address. Each scheme combines stages that can be called
+separately: `stick`, a contact model, `share`, `unload`.
 
 A step that a compiled scheme does not solve is solved in Python with the same stages (`idcontrol.controllers.relax`).
 """
@@ -20,6 +20,7 @@ import numpy as np
 from idcontrol.controllers.repair import ACCURATE, nearest_motion_kernel
 from idcontrol.controllers.step import ANSWER, MOVED, NO_SOLUTION, SOLVED, Answer, AssembledStep, Solve
 from idcontrol.kernels.arena import Arena, flags, matrix, vector, zeros
+from idcontrol.kernels.bound import Bound
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign
 from idcontrol.kernels.linked import late, linked
@@ -115,12 +116,13 @@ def _sticking_motion(p: AssembledStep, x: Array, arena: Arena) -> float:
 
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
-def stick(p: AssembledStep, f: Array, arena: Arena) -> Answer:
+def stick(held: Bound, f: Array, arena: Arena) -> Answer:
     """Try the shortcut: if all contacts can stick, stage II alone computes the impulses (docs/theory/sticking.md).
 
     The projected demand is consistent with contacts that neither slip nor open. If impulses within the friction
     pyramids cause this motion, they solve every model of rigid contact, so no contact problem needs solving.
     """
+    p = held.borrowed
     k, p_joints = p.w.rho.shape[1], p.w.fixed.shape[0]
     if p.known.shape[0] > 0 and not np.isnan(p.known[0]):
         assign(f, p.known[: f.shape[0]])
@@ -143,9 +145,9 @@ def stick(p: AssembledStep, f: Array, arena: Arena) -> Answer:
 
 
 @njit(cache=True, error_model="numpy")
-def certify(p: AssembledStep, f: Array, arena: Arena) -> Answer:
+def certify(held: Bound, f: Array, arena: Arena) -> Answer:
     """Run `stick`, but accept only motors within their bounds; write the result into `AssembledStep.known`."""
-    answer = stick(p, f, arena)
+    p, answer = held.borrowed, stick(held, f, arena)
     good = answer.ending == SOLVED and within(p.bounds, answer.impulse)
     if good:
         assign(p.known[: f.shape[0]], f)
@@ -329,15 +331,16 @@ def _answer(p: AssembledStep, f: Array, solved: bool, residual: float, arena: Ar
 
 
 @njit(inline="always")
-def _two_stages(model: Any, kind: Any, moves: bool, p: AssembledStep, f: Array, arena: Arena) -> Answer:
+def _two_stages(model: Any, kind: Any, moves: bool, held: Bound, f: Array, arena: Arena) -> Answer:
     """Take the sticking motion if it solves the step; otherwise run a contact model and stage II.
 
     If `moves` is True, tracking is relaxed when the motion without slip exceeds the friction limits.
     """
+    p = held.borrowed
     answer = Answer(NO_SOLUTION, False, np.inf, vector(arena, p.w.fixed.shape[0]), np.nan)
     bounded = not p.cones.held.any()  # unbounded friction would brace feet that are about to slip
     if p.sticks and bounded:
-        answer = stick(p, f, arena)
+        answer = stick(held, f, arena)
     if answer.ending != SOLVED:
         solved, residual = model(kind, p, f, arena)
         if solved:
@@ -348,63 +351,65 @@ def _two_stages(model: Any, kind: Any, moves: bool, p: AssembledStep, f: Array, 
 
 
 @njit(inline="always")
-def _one_stage(kernel: Any, after: Any, p: AssembledStep, f: Array, arena: Arena) -> Answer:
+def _one_stage(kernel: Any, after: Any, held: Bound, f: Array, arena: Arena) -> Answer:
     """Solve a contact model and, if that succeeds, pass the answer through `after`."""
+    p = held.borrowed
     solved, residual = _slipping(kernel, p, f, arena)
     answer = _answer(p, f, solved, residual, arena)
     return after(p, f, answer, arena) if solved else answer
 
 
 @njit(cache=True, error_model="numpy")
-def coulomb_qp(p: AssembledStep, f: Array, arena: Arena) -> Answer:
+def coulomb_qp(held: Bound, f: Array, arena: Arena) -> Answer:
     """Solve maximal dissipation, then minimize torque among its optima (Zapolsky & Drumwright 2017, section 6)."""
-    return _two_stages(_slipping, edge_lcp_kernel, False, p, f, arena)
+    return _two_stages(_slipping, edge_lcp_kernel, False, held, f, arena)
 
 
 @njit(cache=True, error_model="numpy")
-def no_slip_lcp(p: AssembledStep, f: Array, arena: Arena) -> Answer:
+def no_slip_lcp(held: Bound, f: Array, arena: Arena) -> Answer:
     """Solve without slip by principal pivoting (Zapolsky & Drumwright 2017, Algs. 1, 2), then minimize torque."""
-    return _two_stages(_without_slip, PIVOTING, True, p, f, arena)
+    return _two_stages(_without_slip, PIVOTING, True, held, f, arena)
 
 
 @njit(cache=True, error_model="numpy")
-def no_slip_qp(p: AssembledStep, f: Array, arena: Arena) -> Answer:
+def no_slip_qp(held: Bound, f: Array, arena: Arena) -> Answer:
     """Solve maximal dissipation without slip as a projection, then minimize torque."""
-    return _two_stages(_without_slip, DUAL, True, p, f, arena)
+    return _two_stages(_without_slip, DUAL, True, held, f, arena)
 
 
 @njit(cache=True, error_model="numpy")
-def coulomb_qp_raw(p: AssembledStep, f: Array, arena: Arena) -> Answer:
+def coulomb_qp_raw(held: Bound, f: Array, arena: Arena) -> Answer:
     """Solve maximal dissipation alone: the solver chooses among its optima."""
+    p = held.borrowed
     solved, residual = _slipping(edge_lcp_kernel, p, f, arena)
     return _answer(p, f, solved, residual, arena)
 
 
 @njit(cache=True, error_model="numpy")
-def coulomb_qp_1(p: AssembledStep, f: Array, arena: Arena) -> Answer:
+def coulomb_qp_1(held: Bound, f: Array, arena: Arena) -> Answer:
     """Solve maximal dissipation in one stage: a ridge term shares the impulses."""
-    return _one_stage(one_stage_kernel, unload, p, f, arena)
+    return _one_stage(one_stage_kernel, unload, held, f, arena)
 
 
 @njit(cache=True, error_model="numpy")
-def coulomb_lcp(p: AssembledStep, f: Array, arena: Arena) -> Answer:
+def coulomb_lcp(held: Bound, f: Array, arena: Arena) -> Answer:
     """Solve Coulomb friction by Lemke's method (Zapolsky & Drumwright 2017, section 5)."""
-    return _one_stage(continued_lcp_kernel, unload, p, f, arena)
+    return _one_stage(continued_lcp_kernel, unload, held, f, arena)
 
 
 @njit(cache=True, error_model="numpy")
-def cone(p: AssembledStep, f: Array, arena: Arena) -> Answer:
+def cone(held: Bound, f: Array, arena: Arena) -> Answer:
     """Solve Coulomb friction with its circular cone by Newton's method (`idcontrol.models.coulomb_cone`).
 
     A foot is unloaded only while no contact slides: sliding friction lies on the circle, outside the pyramids.
     """
-    return _one_stage(cone_kernel, unload, p, f, arena)
+    return _one_stage(cone_kernel, unload, held, f, arena)
 
 
 @njit(cache=True, error_model="numpy")
-def coulomb_smooth(p: AssembledStep, f: Array, arena: Arena) -> Answer:
+def coulomb_smooth(held: Bound, f: Array, arena: Arena) -> Answer:
     """Solve the friction LCP with the torque closest to the fading last torque (Zapolsky & Drumwright 2017, Alg. 3)."""
-    return _one_stage(continued_lcp_kernel, smooth, p, f, arena)
+    return _one_stage(continued_lcp_kernel, smooth, held, f, arena)
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -418,8 +423,9 @@ def _compliant(p: AssembledStep, f: Array, away: Array, residual: float, arena: 
 
 
 @njit(cache=True, error_model="numpy")
-def stiff_sap(p: AssembledStep, f: Array, arena: Arena) -> Answer:
+def stiff_sap(held: Bound, f: Array, arena: Arena) -> Answer:
     """Solve SAP on stiff ground: strongly convex, unique and continuous in the demand (Castro et al. 2022)."""
+    p = held.borrowed
     away = zeros(arena, p.w.free.shape[0])
     solved, _, residual = sap.closed_kernel(p.h, p.w, p.cones.mu, STIFF, p.active, f, away, arena)
     if not solved:
@@ -431,8 +437,9 @@ def stiff_sap(p: AssembledStep, f: Array, arena: Arena) -> Answer:
 
 
 @njit(cache=True, error_model="numpy")
-def stiff_springs(p: AssembledStep, f: Array, arena: Arena) -> Answer:
+def stiff_springs(held: Bound, f: Array, arena: Arena) -> Answer:
     """Solve contacts as nearly rigid springs: compliance makes the forces unique, so one solve suffices."""
+    p = held.borrowed
     p.active[:] = 0
     if p.cones.held.any():
         return Answer(NO_SOLUTION, False, np.inf, vector(arena, p.w.fixed.shape[0]), np.nan)

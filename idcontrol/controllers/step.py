@@ -45,11 +45,11 @@ from idcontrol.controllers.tasks import (
 )
 from idcontrol.dynamics.system import UNIT, ActuatorLimits, shorter
 from idcontrol.kernels.arena import HEAP, Arena, begin, flags, frames, indices, matrix, vector, zeros
-from idcontrol.kernels.bound import Bound, borrow
+from idcontrol.kernels.bound import Bound, bind, borrow, store
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.lanes import dot
 from idcontrol.kernels.linear import add, assign, assign_rows
-from idcontrol.kernels.linked import address, calls, late, linked, type_returned
+from idcontrol.kernels.linked import address, calls, late, linked
 from idcontrol.models.distribution import MET, Bounds, Cones, TorqueMap, unbounded
 from idcontrol.models.memory import Memory, recall, remember
 from idcontrol.models.step import CLOSED_GAP, PUSH_OUT_SPEED, Prescribed, StepProblem
@@ -240,6 +240,8 @@ class Machine(NamedTuple):
 
     Attributes:
         arena: Arena of a step.
+        step: The assembled step, and the step with released joints (`AssembledStep`). Compiled stages pass a step by
+            reference: its arrays have three hundred fields, and copying them takes as long as a small solver.
         scheme: Address of the compiled scheme (`scheme_at`); 0 if there is none.
         impact: Address of the compiled model that predicts impacts (`idcontrol.controllers.impacts`); 0 if there is
             none.
@@ -264,6 +266,7 @@ class Machine(NamedTuple):
     """
 
     arena: Arena
+    step: tuple[Bound, Bound]
     scheme: int
     impact: int
     h: float
@@ -355,6 +358,27 @@ class AssembledStep(NamedTuple):
     wanted: Wanted
 
 
+_NONE, _ROWS = np.zeros(0, dtype=np.int64), np.zeros((0, 0))
+NO_STEP: Final = AssembledStep(
+    w=Whitened(_ROWS, _EMPTY, _NONE, _NONE, _ROWS, _EMPTY, _ROWS, _ROWS, _EMPTY, _EMPTY),
+    b=_EMPTY,
+    which=_NONE,
+    contacts=Contacts.none(0).arrays,
+    target=_EMPTY,
+    cones=Cones(_EMPTY, np.zeros(0, dtype=np.bool_), _EMPTY, 0.0),
+    active=_NONE,
+    last=_EMPTY,
+    held=_EMPTY,
+    bounds=Bounds(_EMPTY, _EMPTY),
+    h=0.0,
+    sticks=False,
+    known=_EMPTY,
+    lands=False,
+    wanted=NOTHING_WANTED,
+)
+"""A step without joints and contacts."""
+
+
 class Answer(NamedTuple):
     """A scheme's solution of an assembled problem, in addition to the contact impulses.
 
@@ -374,8 +398,9 @@ class Answer(NamedTuple):
     gap: float
 
 
-Solve: TypeAlias = Callable[[AssembledStep, Array, Arena], Answer]
-"""Type of a scheme. A scheme writes the contact impulses (3 n,), which are initially zero."""
+Solve: TypeAlias = Callable[[Bound, Array, Arena], Answer]
+"""Type of a scheme. It takes a bound `AssembledStep`, and writes the contact impulses (3 n,), which are initially
+zero."""
 
 ANSWER: Final = typeof(Answer(SOLVED, False, 0.0, np.empty(0), 0.0))
 ask: Any = calls(ANSWER)
@@ -486,13 +511,22 @@ def demand(terms: MachineTerms, joints: JointLaw, h: float, inputs: Inputs, v: A
 
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
+def braking(speed: float, way: float, top: float, h: float) -> tuple[float, float]:
+    """Return the largest speed that needs no braking, and the speed after a period that approaches it smoothly.
+
+    Arguments as for `braked`.
+    """
+    free = min(0.5 * BRAKING_1_S * way, top)
+    return free, speed + min(2.0 * BRAKING_1_S * h, 1.0) * (free - speed)
+
+
+@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def braked(speed: float, way: float, top: float, h: float) -> float:
     """Return the largest speed at the end of a period from which a joint can still brake.
 
-    The joint brakes before its stop, and from a speed above `top`.
-
-    A joint brakes once its speed exceeds ω way/2, as in `limits_of_tasks`. A joint beyond its stop returns equally
-    smoothly, since sensors with an offset place a joint at rest on its stop beyond the stop.
+    The joint brakes before its stop, and from a speed above `top`. A joint brakes once its speed exceeds ω way/2. A
+    joint beyond its stop returns equally smoothly, since sensors with an offset place a joint at rest on its stop
+    beyond the stop.
 
     Args:
         speed: Speed towards the stop [rad/s or m/s].
@@ -500,15 +534,16 @@ def braked(speed: float, way: float, top: float, h: float) -> float:
         top: Largest speed of the joint.
         h: Control period [s].
     """
-    free = min(0.5 * BRAKING_1_S * way, top)
-    smooth = max(free, speed + min(2.0 * BRAKING_1_S * h, 1.0) * (free - speed)) if free < np.inf else free
-    return min(smooth, nearing(0.0, way, h)) if way > 0.0 else smooth
+    free, smooth = braking(speed, way, top, h)
+    most = max(free, smooth)
+    return min(most, nearing(0.0, way, h)) if way > 0.0 else most
 
 
-@late(lambda machine, v, arena: WANTED)
+@late(lambda *_: WANTED)
 @njit(cache=True, inner=True, error_model="numpy")
-def policy_torques(machine: Machine, v: Array, arena: Arena) -> Wanted:
+def policy_torques(bound: Bound, v: Array, arena: Arena) -> Wanted:
     """Return the torques ``tau + kp (q_des - q) + kd (v_des - v)`` of a policy, and the limits of the joints."""
+    machine = bound.borrowed
     joints, inputs, h = machine.joints, machine.inputs, machine.h
     a = joints.kp.shape[0]
     impulse, weight, slowest, fastest = vector(arena, a), vector(arena, a), vector(arena, a), vector(arena, a)
@@ -545,7 +580,7 @@ def meets_ground(contacts: ContactArrays, i: int, v: Array, h: float, approach_s
     return meets
 
 
-@njit(cache=True, inner=True, error_model="numpy")
+@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def land_corners(machine: Machine, contacts: ContactArrays, v: Array) -> None:
     """Clear the marks of lifted corners that have landed, once in a control step, before its problem is assembled.
 
@@ -577,13 +612,13 @@ def land_corners(machine: Machine, contacts: ContactArrays, v: Array) -> None:
 
 
 @njit(cache=True, error_model="numpy")
-def mark_lifted(machine: Machine, step: AssembledStep, f: Array, arena: Arena) -> None:
+def mark_lifted(lifted: Integers, identity: Integers, w: Whitened, target: Array, f: Array, arena: Arena) -> None:
     """Mark corners of soles that leave the ground under the impulses f (3 n,) [N s]."""
-    n, rho, base = step.which.shape[0], step.w.rho, vector(arena, step.w.rho.shape[1])
-    np.dot(f, rho, base)
-    for i in range(n):
-        if f[i] <= 0.0 and dot(rho[i], base) + step.w.c[i] + step.target[i] > LIFT_M_S:
-            machine.lifted[step.contacts.identity[i]] = 1
+    base = vector(arena, w.rho.shape[1])
+    np.dot(f, w.rho, base)
+    for i in range(identity.shape[0]):
+        if f[i] <= 0.0 and dot(w.rho[i], base) + w.c[i] + target[i] > LIFT_M_S:
+            lifted[identity[i]] = 1
 
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
@@ -742,7 +777,7 @@ def ramp_weights(identity: Integers, patch: Integers, inputs: Inputs, ramp_s: fl
     return out
 
 
-@njit(cache=True, inner=True, error_model="numpy")
+@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def holding(machine: Machine, contacts: ContactArrays, rho: Array, arena: Arena) -> Array:
     """Return motor impulses ``h kp I (q_des - q)``, shape (a,) [N m s]; zero if a lift-off is planned.
 
@@ -828,51 +863,57 @@ def motors(machine: Machine, v: Array, rated: bool, arena: Arena) -> tuple[Array
     return last, Bounds(least, most)
 
 
-@njit(cache=True, inner=True, error_model="numpy")
-def limits_of_tasks(machine: Machine, mu: Array, bounds: Bounds, arena: Arena) -> Limits:
-    """Return the limits of tasks for contacts with friction mu (n,), and motors with these bounds of impulses.
+@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
+def task_speeds(machine: Machine, v: Array, arena: Arena) -> tuple[Array, Array]:
+    """Return the smallest and largest velocities that tasks may demand of joints, shapes (a,).
 
     A joint brakes before its stop and its largest speed; the stop has priority over smooth braking.
     """
-    h, a, room, u = machine.h, bounds.least.shape[0], machine.joints.room, machine.terms.free.shape[0]
-    least, most, slowest, fastest = vector(arena, a), vector(arena, a), vector(arena, a), vector(arena, a)
-    v = velocity(machine, arena)
+    h, room = machine.h, machine.joints.room
+    a = room.lower.shape[0]
+    slowest, fastest = vector(arena, a), vector(arena, a)
     for j in range(a):
         angle, _ = joint_error(machine.terms, machine.inputs, j)
-        least[j], most[j] = bounds.least[j] / h, bounds.most[j] / h
-        speed, down, up = v[u + j], room.lower[j] - angle, room.upper[j] - angle
+        speed, top = v[v.shape[0] - a + j], room.speed[j]
         # without smooth braking, a joint that reaches its stop or its largest speed would make all tasks jump
-        slow = speed + 2.0 * BRAKING_1_S * h * (max(0.5 * BRAKING_1_S * down, -room.speed[j]) - speed)
-        fast = speed + 2.0 * BRAKING_1_S * h * (min(0.5 * BRAKING_1_S * up, room.speed[j]) - speed)
+        _, down = braking(-speed, angle - room.lower[j], top, h)
+        _, up = braking(speed, room.upper[j] - angle, top, h)
         lowest, highest = nearing(angle, room.lower[j], h), nearing(angle, room.upper[j], h)
-        slowest[j] = min(max(slow, lowest), highest)
-        fastest[j] = max(min(fast, highest), lowest)
-    return Limits(mu, least, most, slowest, fastest)
+        slowest[j] = min(max(-down, lowest), highest)
+        fastest[j] = max(min(up, highest), lowest)
+    return slowest, fastest
 
 
-@late(lambda bound, step, arena: step)
+@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
+def meets_limits(machine: Machine, held: Bound, arena: Arena) -> bool:
+    """True if contacts can stick with the motion of tasks within all limits, and no joint passes its stops."""
+    step = held.borrowed
+    slack, b, f = END_SLACK / machine.h, step.b, zeros(arena, 3 * step.which.shape[0])
+    slowest, fastest = task_speeds(machine, velocity(machine, arena), arena)
+    for j in range(b.shape[0]):
+        if not slowest[j] - slack <= b[j] <= fastest[j] + slack:
+            return False
+    certified: bool = ask(machine.tasks.certificate, (held, f, arena)).ending == SOLVED
+    return certified
+
+
+@late(lambda bound, held, arena: held.field_dict["values"])
 @njit(cache=True, inner=True, error_model="numpy")
-def within_limits(bound: Bound, step: AssembledStep, arena: Arena) -> AssembledStep:
-    """Return the step with the motion of tasks within the limits of friction and motors.
-
-    The step is returned unchanged if its contacts can stick within these limits and no joint passes its stops.
-    """
-    machine = bound.borrowed
-    terms, tasks, h = machine.terms, machine.tasks, machine.h
-    n, a, short = step.which.shape[0], step.b.shape[0], True
-    limits = limits_of_tasks(machine, step.cones.mu, step.bounds, arena)
+def within_limits(bound: Bound, held: Bound, arena: Arena) -> AssembledStep:
+    """Return the bound step with the motion of tasks within the limits of friction, motors and joints, if it exists."""
+    machine, step = bound.borrowed, held.values
+    terms, tasks, h, a = machine.terms, machine.tasks, machine.h, step.b.shape[0]
+    v, b, least, most = velocity(machine, arena), vector(arena, a), vector(arena, a), vector(arena, a)
     for j in range(a):
-        short = short and limits.slowest[j] - END_SLACK / h <= step.b[j] <= limits.fastest[j] + END_SLACK / h
-    if short and ask(tasks.certificate, (step, zeros(arena, 3 * n), arena)).ending == SOLVED:
-        return step
-    v, b = velocity(machine, arena), vector(arena, a)
+        least[j], most[j] = step.bounds.least[j] / h, step.bounds.most[j] / h
+    slowest, fastest = task_speeds(machine, v, arena)
     demand(terms, machine.joints, h, machine.inputs, v, b)
     wish = Wish(v, b, step.contacts.jacobian, step.target, h)
-    b = bounded_velocities(tasks, terms.M, terms.bias, wish, limits, arena)
+    b = bounded_velocities(bound, wish, Limits(step.cones.mu, least, most, slowest, fastest), arena)
     if tasks.outcome[0] == INFEASIBLE:
         return step
     w, _ = whiten_rows_kernel(step.w.M, step.w.kappa, step.w.free, step.w.fixed, b, step.contacts.jacobian, arena)
-    for r in range(3 * n):
+    for r in range(step.target.shape[0]):
         w.c[r] -= step.target[r]
     return AssembledStep(
         w, b, step.which, step.contacts, step.target, step.cones, step.active, step.last, step.held,
@@ -881,15 +922,15 @@ def within_limits(bound: Bound, step: AssembledStep, arena: Arena) -> AssembledS
 
 
 @njit(inline="always")  # inlined into its callers; a separate function would be compiled in addition
-def assemble(machine: Machine, detected: ContactArrays, arena: Arena) -> AssembledStep:
-    """Run stages 1 to 4; `machine.terms` and the candidates `detected` must be computed at `machine.inputs`."""
+def assemble(bound: Bound, machine: Machine, detected: ContactArrays, arena: Arena) -> AssembledStep:
+    """Run stages 1 to 4 for a bound `machine`; terms and candidates `detected` must be computed at its inputs."""
     inputs = machine.inputs
     terms, h = machine.terms, machine.h
     m, v, b = terms.M.shape[0], velocity(machine, arena), vector(arena, terms.fixed.shape[0])
     nothing = vector(arena, 0)
     wanted = Wanted(nothing, nothing, nothing, nothing, nothing, machine.filter)
     if machine.filter.cut.shape[0] > 0:
-        wanted = policy_torques(machine, v, arena)
+        wanted = policy_torques(bound, v, arena)
         assign(b, v[m - b.shape[0] :])
     else:
         demand(terms, machine.joints, h, inputs, v, b)
@@ -914,7 +955,7 @@ def assemble(machine: Machine, detected: ContactArrays, arena: Arena) -> Assembl
     weight = ramp_weights(contacts.identity, machine.patch, inputs, machine.rule.ramp_s, arena)
 
     if machine.tasks.targets.kind.shape[0] > 0:
-        b = free_velocities(machine.tasks, terms.M, terms.bias, Wish(v, b, J, goal, h), arena)
+        b = free_velocities(bound, Wish(v, b, J, goal, h), arena)
         known = vector(arena, 3 * n + b.shape[0] + 1)
         known[:] = np.nan
     elif machine.projects and n > 0:
@@ -929,7 +970,7 @@ def assemble(machine: Machine, detected: ContactArrays, arena: Arena) -> Assembl
         w.c[r] -= target[r]
     targets = TorqueMap(matrix(arena, 0, 3 * n), vector(arena, 0))
     if machine.tasks.forces.task.shape[0] > 0:
-        targets = force_targets(machine.tasks, contacts, h, arena)
+        targets = force_targets(bound, contacts, arena)
     last, bounds = motors(machine, v, True, arena)
     lands = False
     for i in range(detected.identity.shape[0]):
@@ -1023,9 +1064,8 @@ def drive(step: AssembledStep, known: Array, active: Integers, arena: Arena) -> 
     )
 
 
-@late(lambda bound, step, *_: step)
 @njit(cache=True, error_model="numpy")
-def next_round(
+def released(
     bound: Bound, step: AssembledStep, impulse: Array, known: Array, widens: bool, at_once: bool, arena: Arena
 ) -> AssembledStep:
     """Return the step to solve next if motors are beyond their bounds.
@@ -1051,6 +1091,14 @@ def next_round(
     return drive(step, known, recall(machine.memory, step.contacts.identity, arena), arena)
 
 
+@late(lambda *_: types.none)
+@njit(cache=True, inner=True, error_model="numpy")
+def release(bound: Bound, impulse: Array, known: Array, widens: bool, at_once: bool, arena: Arena) -> None:
+    """Write the step that `released` returns into ``Machine.step[1]``."""
+    joints, rest = bound.borrowed.step
+    store(rest, released(bound, joints.borrowed, impulse, known, widens, at_once, arena))
+
+
 @njit(cache=True, forceinline=True, error_model="numpy")
 def torque(
     bound: Bound, contacts: ContactArrays, bounds: Bounds, f: Array, impulse: Array, known: Array
@@ -1074,7 +1122,7 @@ def torque(
     result, k = machine.result, 0
     n = contacts.identity.shape[0]
     if machine.tasks.forces.task.shape[0] > 0:
-        miss_targets(machine.tasks, contacts, f, machine.h, machine.arena)
+        miss_targets(bound, contacts, f, machine.arena)
     for i in range(n):
         result.identity[i] = contacts.identity[i]
         for d in range(3):
@@ -1116,23 +1164,23 @@ def count_released(releases: Integers, tracked: bool, calm: bool) -> None:
 
 
 @linked
-@njit(cache=True, error_model="numpy")
-def assemble_borrowed(bound: Bound, detected: ContactArrays, arena: Arena) -> AssembledStep:
-    """Run `assemble` on a bound machine within a step."""
-    step = assemble(bound.borrowed, detected, arena)
-    if bound.borrowed.tasks.targets.kind.shape[0] > 0:
-        step = within_limits(bound, step, arena)
-    return step
+@njit(cache=True, inner=True, error_model="numpy")
+def assemble_borrowed(bound: Bound, detected: ContactArrays, arena: Arena) -> None:
+    """Run stages 1 to 4 for a bound machine; write the step into ``Machine.step[0]``."""
+    machine = bound.borrowed
+    held = machine.step[0]
+    store(held, assemble(bound, machine, detected, arena))
+    if machine.tasks.targets.kind.shape[0] > 0 and not meets_limits(machine, held, arena):
+        store(held, within_limits(bound, held, arena))
 
 
-def scheme_at(scheme: Solve, bound: Bound, candidates: Packed) -> int:
-    """Return the address of a compiled scheme, for machines and contacts of these types."""
-    step = type_returned(assemble_borrowed, bound, ContactArrays(*candidates), HEAP)
-    where: int = address(scheme, ANSWER, step, candidates[2], HEAP)
+def scheme_at(scheme: Solve, held: Bound) -> int:
+    """Return the address of a compiled scheme, for bound steps of this type."""
+    where: int = address(scheme, ANSWER, held, np.zeros(0), HEAP)
     return where
 
 
-def ladder(scheme: Any, bound: Bound, machine: Machine, step: AssembledStep, arena: Arena) -> Outcome:
+def ladder(scheme: Any, retry: Any, bound: Bound, machine: Machine, held: tuple[Any, Any], arena: Arena) -> Outcome:
     """Solve an assembled problem by a scheme, and release joints until all motors are within their bounds.
 
     Contact forces and torques are written into `Machine.result` if the outcome is one of `DROPPED`. Compiled and
@@ -1140,19 +1188,20 @@ def ladder(scheme: Any, bound: Bound, machine: Machine, step: AssembledStep, are
 
     Args:
         scheme: A `Solve`; in compiled code its address.
+        retry: As `release`.
         bound: The machine.
         machine: The machine in `bound`.
-        step: The problem with all joints prescribed.
+        held: The bound step with all joints prescribed, and the bound step that `retry` writes.
         arena: Arena for all arrays.
     """
-    n = step.which.shape[0]
-    f, known = zeros(arena, 3 * n), vector(arena, step.b.shape[0])
+    joints, rest = held
+    f, known = zeros(arena, 3 * joints.borrowed.which.shape[0]), vector(arena, joints.borrowed.b.shape[0])
     known[:] = np.nan
-    driven, at_once, rated, clipped = step, True, True, False
+    driven, at_once, rated, clipped = joints, True, True, False
     # the loop terminates: each round releases tracked joints, except the first round and the round after widening
     while True:
         answer = ask(scheme, (driven, f, arena))
-        ending = answer.ending
+        ending, step = answer.ending, joints.borrowed
         if ending < 0:
             break
         tracked = at_once or np.isnan(known).all()
@@ -1161,17 +1210,19 @@ def ladder(scheme: Any, bound: Bound, machine: Machine, step: AssembledStep, are
             if not done:
                 ending = NO_SOLUTION
                 break
-            remember(machine.memory, step.contacts.identity, driven.active)
+            identity, solved = step.contacts.identity, driven.borrowed
+            remember(machine.memory, identity, solved.active)
             if machine.lifted.shape[0] > 0 and not answer.sticking:
-                mark_lifted(machine, driven, f, arena)
+                mark_lifted(machine.lifted, identity, solved.w, solved.target, f, arena)
             count_released(machine.releases, tracked, ending < MOVED and rated)
             ending += (0 if tracked else LIMIT) + (FASTER if faster else 0)
             break
         widens = rated and machine.releases[0] >= MOST_RELEASES
-        driven = next_round(bound, step, answer.impulse, known, widens, at_once, arena)
-        rated, at_once = rated and not widens, widens
+        retry(bound, answer.impulse, known, widens, at_once, arena)
+        driven, rated, at_once = rest, rated and not widens, widens
         f[:] = 0.0
-    return Outcome(ending, answer.sticking, clipped, answer.residual, n, answer.gap / machine.h, step.lands)
+    n, lands = step.which.shape[0], step.lands
+    return Outcome(ending, answer.sticking, clipped, answer.residual, n, answer.gap / machine.h, lands)
 
 
 _ladder: Any = njit(inline="always")(ladder)
@@ -1189,8 +1240,8 @@ def control(bound: Bound, candidates: AnyContacts) -> Outcome:
         land_corners(machine, detected, velocity(machine, machine.arena))
     if machine.scheme == 0:
         return Outcome(UNUSABLE, False, False, 0.0, 0, np.nan, False)
-    step = assemble_borrowed(bound, detected, machine.arena)
-    outcome: Outcome = _ladder(machine.scheme, bound, machine, step, machine.arena)
+    assemble_borrowed(bound, detected, machine.arena)
+    outcome: Outcome = _ladder(machine.scheme, release, bound, machine, machine.step, machine.arena)
     return outcome
 
 
@@ -1222,8 +1273,11 @@ def control_bound(bound: Bound, candidates: AnyContacts) -> OutcomeFields:
 @njit(cache=True, error_model="numpy")
 def assemble_bound(bound: Bound, candidates: Packed, arena: Arena) -> AssembledStep:
     """Assemble the problem that `control` solves, for interpreted code."""
-    step = assemble(bound.values, ContactArrays(*candidates), arena)
-    if bound.values.tasks.targets.kind.shape[0] > 0:
-        step = within_limits(bound, step, arena)
+    machine = bound.values
+    step = assemble(bound, machine, ContactArrays(*candidates), arena)
+    if machine.tasks.targets.kind.shape[0] > 0:
+        held = bind(step)
+        if not meets_limits(machine, held, arena):
+            step = within_limits(bound, held, arena)
     uncertain(step.w, arena)  # most of the interpreted code that follows needs the rounding bounds
     return step

@@ -14,6 +14,7 @@ from numba import typeof, types
 
 from idcontrol.contact.contacts import ContactArrays
 from idcontrol.kernels.arena import Arena, matrix, vector
+from idcontrol.kernels.bound import Bound
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign
 from idcontrol.kernels.linked import late
@@ -33,6 +34,7 @@ INFEASIBLE: Final = 2
 DEMANDS: Final = ("free", "qp", "infeasible")
 """The values of `Command.demand`."""
 TARGETS: Final = typeof(NO_TARGETS)
+VECTOR: Final = typeof(NO_TARGETS.constant)
 
 
 class TaskTerms(NamedTuple):
@@ -91,7 +93,7 @@ class Limits(NamedTuple):
     fastest: Array
 
 
-@njit(cache=True, inner=True, error_model="numpy")
+@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def _rows(tasks: TaskTerms, M: Array, bias: Array, wish: Wish, arena: Arena) -> tuple[Rows, Array]:
     """Compute rows of tasks and the accelerations of the contacts, shape (3 n,)."""
     a, r, h = wish.b.shape[0], wish.target.shape[0], wish.h
@@ -110,33 +112,35 @@ def _rows(tasks: TaskTerms, M: Array, bias: Array, wish: Wish, arena: Arena) -> 
 
 @late(lambda *_: TARGETS)
 @njit(cache=True, inner=True, error_model="numpy")
-def force_targets(tasks: TaskTerms, contacts: ContactArrays, h: float, arena: Arena) -> TorqueMap:
-    """Compute the force targets of contacts in stance (`idcontrol.tasks.forces.force_rows`)."""
-    return force_rows(tasks.forces, tasks.placement.rotation, contacts.identity, contacts.axes, h, arena)
+def force_targets(bound: Bound, contacts: ContactArrays, arena: Arena) -> TorqueMap:
+    """Compute the force targets of contacts in stance (`idcontrol.tasks.forces.force_rows`) of a bound machine."""
+    machine = bound.borrowed
+    forces, rotation = machine.tasks.forces, machine.tasks.placement.rotation
+    return force_rows(forces, rotation, contacts.identity, contacts.axes, machine.h, arena)
 
 
 @late(lambda *_: types.none)
 @njit(cache=True, inner=True, error_model="numpy")
-def miss_targets(tasks: TaskTerms, contacts: ContactArrays, f: Array, h: float, arena: Arena) -> None:
-    """Write the errors of the force targets under impulses f (3 n,) of contacts in stance."""
-    force = vector(arena, f.shape[0])
+def miss_targets(bound: Bound, contacts: ContactArrays, f: Array, arena: Arena) -> None:
+    """Write the errors of the force targets of a bound machine under impulses f (3 n,) of contacts in stance."""
+    tasks, force = bound.borrowed.tasks, vector(arena, f.shape[0])
     for r in range(f.shape[0]):
-        force[r] = f[r] / h
+        force[r] = f[r] / bound.borrowed.h
     write_missed(tasks.forces, tasks.placement.rotation, contacts.identity, contacts.axes, force, arena)
 
 
-@late(lambda tasks, M, bias, wish, arena: bias)
+@late(lambda *_: VECTOR)
 @njit(cache=True, inner=True, error_model="numpy")
-def free_velocities(tasks: TaskTerms, M: Array, bias: Array, wish: Wish, arena: Arena) -> Array:
+def free_velocities(bound: Bound, wish: Wish, arena: Arena) -> Array:
     """Compute the joint velocities that tasks demand without limits of friction and motors, shape (a,) [rad/s].
 
     Args:
-        tasks: The tasks.
-        M: Inertia, shape (m, m).
-        bias: c of ``M a + c = Pᵀτ + Jᵀf``, shape (m,).
+        bound: The machine (`idcontrol.controllers.step.Machine`).
         wish: Reference of the joints, and the contacts.
         arena: Arena for all arrays.
     """
+    machine = bound.borrowed
+    tasks, M, bias = machine.tasks, machine.terms.M, machine.terms.bias
     rows, d = _rows(tasks, M, bias, wish, arena)
     a, (r, m) = wish.b.shape[0], wish.J.shape
     balance, constants = balance_rows(M, bias, wish.J, m - a, arena)
@@ -152,19 +156,19 @@ def free_velocities(tasks: TaskTerms, M: Array, bias: Array, wish: Wish, arena: 
     return out
 
 
-@late(lambda tasks, M, bias, wish, *_: bias)
+@late(lambda *_: VECTOR)
 @njit(cache=True, inner=True, error_model="numpy")
-def bounded_velocities(tasks: TaskTerms, M: Array, bias: Array, wish: Wish, limits: Limits, arena: Arena) -> Array:
+def bounded_velocities(bound: Bound, wish: Wish, limits: Limits, arena: Arena) -> Array:
     """Compute the joint velocities that tasks demand within all limits; return `wish.b` if the limits allow no motion.
 
     Args:
-        tasks: The tasks; their outcome is overwritten.
-        M: Inertia, shape (m, m).
-        bias: c of ``M a + c = Pᵀτ + Jᵀf``, shape (m,).
+        bound: The machine; the outcome of its tasks is overwritten.
         wish: Reference of the joints, and the contacts.
         limits: Limits of contacts and joints.
         arena: Arena for all arrays.
     """
+    machine = bound.borrowed
+    tasks, M, bias = machine.tasks, machine.terms.M, machine.terms.bias
     rows, d = _rows(tasks, M, bias, wish, arena)
     a, m, h = wish.b.shape[0], M.shape[0], wish.h
     slowest, fastest, out = vector(arena, a), vector(arena, a), vector(arena, a)

@@ -36,6 +36,7 @@ from idcontrol.controllers.repair import ACCURATE, condition, limit_rows, motion
 from idcontrol.controllers.schemes import COULOMB_QP, Scheme
 from idcontrol.controllers.step import MOVED, SLIPS, SOLVED, Answer, AssembledStep
 from idcontrol.kernels.arena import Arena, flags, indices, matrix, vector, zeros
+from idcontrol.kernels.bound import Bound
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.lanes import dot
 from idcontrol.kernels.linear import add, assign, assign_rows
@@ -452,8 +453,9 @@ def nearest_torques(
 
 
 @njit(cache=True, error_model="numpy")
-def filtered(p: AssembledStep, f: Array, arena: Arena) -> Answer:
+def filtered(held: Bound, f: Array, arena: Arena) -> Answer:
     """Take the admissible torques nearest to the wanted torques: a scheme (`idcontrol.controllers.schemes`)."""
+    p = held.borrowed
     a = p.bounds.least.shape[0]
     impulse, cut = vector(arena, a), 0
     for j in range(a):

@@ -115,6 +115,21 @@ def put(_: Any, bound: Any, values: Any) -> Any:
 
 
 @intrinsic
+def store(_: Any, bound: Any, values: Any) -> Any:
+    """Bind other values of the same types; `bound` keeps their arrays alive."""
+    held = bound.field_dict["values"]
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = structref._Utils(context, builder, bound).get_data_struct(arguments[0])
+        context.nrt.incref(builder, held, arguments[1])
+        context.nrt.decref(builder, held, data.values)
+        data.values = arguments[1]
+        return context.get_dummy_value()
+
+    return types.none(bound, held), generate
+
+
+@intrinsic
 def _build(typing: Any, values: Any) -> Any:
     """Build a `Bound` inline; Numba would compile a constructor as a separate function for each type of values."""
     kind = _BoundType((("values", values),))
@@ -149,6 +164,8 @@ if config.DISABLE_JIT:  # kernels run as Python, for tools that measure coverage
     def put(bound: Any, values: Any) -> None:
         """Bind other values."""
         bound.values = values
+
+    store = put
 
 
 @njit(cache=True)

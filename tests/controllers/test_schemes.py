@@ -12,6 +12,7 @@ from idcontrol import plants
 from idcontrol.controllers import schemes
 from idcontrol.controllers.step import NO_SOLUTION, SOLVED, step_from_problem
 from idcontrol.kernels.arena import HEAP
+from idcontrol.kernels.bound import bind
 from idcontrol.models import coulomb
 from idcontrol.models.distribution import Cones
 from idcontrol.models.step import StepSolution
@@ -78,7 +79,7 @@ def test_feet_that_creep_by_rounding_share_close_to_the_last_torque(quadruped, s
     assembled.w.c[4:] = 0.0
     assembled.w.c[:] += assembled.w.rho @ (1e-12 * np.random.default_rng(seed).normal(size=6))
     f = np.zeros(12)
-    answer = schemes.coulomb_smooth(assembled, f, HEAP)
+    answer = schemes.coulomb_smooth(bind(assembled), f, HEAP)
     assert answer.ending == SOLVED
     assert answer.residual <= TOLERANCE
     assert answer.gap == 0.0
@@ -92,12 +93,12 @@ def test_feet_that_cannot_all_stick_do_not_stick(quadruped, standing, foot):
     b = np.zeros(12)
     problem = asked(inverse_step(quadruped, standing, b, contacts), np.zeros(12))
     f = np.zeros(12)
-    answer = schemes.stick(problem, f, HEAP)
+    answer = schemes.stick(bind(problem), f, HEAP)
     assert answer.ending == SOLVED
     assert answer.residual < schemes.CONSISTENT
     b[3 * foot + 1] = 0.01
     dragged = asked(inverse_step(quadruped, standing, b, contacts), np.zeros(12))
-    answer = schemes.stick(dragged, f, HEAP)
+    answer = schemes.stick(bind(dragged), f, HEAP)
     assert answer.ending == NO_SOLUTION
     assert answer.residual > 1e-3
 

@@ -19,6 +19,7 @@ from idcontrol.controllers.inverse import InverseDynamics
 from idcontrol.controllers.step import RAMP_WEIGHT, JointLaw, MachineTerms, demand, ramp_weights
 from idcontrol.dynamics.system import ActuatorLimits, System
 from idcontrol.kernels.arena import HEAP
+from idcontrol.kernels.bound import bind
 from idcontrol.types import Status
 from tests import scenes
 from tests.controllers import walker
@@ -144,7 +145,7 @@ def test_a_stopped_search_bounds_the_distance_to_a_nearer_torque(quadruped, monk
         assembled = control.problem(state, reference)
         control(state, reference)
         f = np.zeros(assembled.target.size)
-        answer = schemes.coulomb_lcp(assembled, f, HEAP)
+        answer = schemes.coulomb_lcp(bind(assembled), f, HEAP)
         if answer.ending == step.SOLVED and f.size:
             gaps.append(schemes.nearest.py_func(assembled, f, answer.impulse, HEAP)[1] / scenes.H)
     assert max(gaps) > 0.01
