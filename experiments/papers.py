@@ -30,7 +30,7 @@ from idcontrol.sweeps.record import RunOutcome
 
 
 class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A table, a figure, or a section with numbers outside tables and figures.
+    """A table, a figure, or a section that states numbers in its text.
 
     Attributes:
         paper: Author and year.

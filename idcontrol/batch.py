@@ -192,14 +192,14 @@ class Controllers:
 
         Args:
             name: A controller of inverse dynamics that predicts its contact forces, e.g. ``"id-coulomb-qp"``; or
-                ``"filter"``, whose references are joint targets, with torques in place of accelerations
-                (`idcontrol.filter`).
+                ``"filter"`` (`idcontrol.filter`), whose references are joint targets; their field `a` then consists of
+                torques, not accelerations.
             robot: A robot from `idcontrol.robots.load`.
             n: Number of controllers.
             mu: Assumed friction coefficient of each row, one number or shape (n,); inf means no slip.
             rate_hz: Rate of the calls [Hz].
             terrain: The ground; None means the plane z = 0.
-            settings: Settings of the steps, without predicted impacts; None for the defaults.
+            settings: Settings of the steps; None for the defaults. Impacts are never predicted, whatever they say.
             threads: Number of threads that share the rows; None means one per processor that this process may use.
 
         Raises:

@@ -132,7 +132,7 @@ def follow_feet(dt: float, nominal: Array, feet: Array, goal: Array) -> None:  #
 
 @njit(cache=True, inner=True)
 def _push_of(since: float, duty: float) -> tuple[float, float, float]:  # pragma: no cover - compiled
-    """Return the double integral, the integral and the value of a foot's push minus m g/n.
+    """Return three values of (push of one of n feet) - m g/n: its double integral, its integral, and itself.
 
     Both integrals have mean zero.
 

@@ -125,7 +125,7 @@ class Joystick:
     """Commands by a joystick. The robot stands while no axis is moved, and without a joystick."""
 
     def __init__(self, *, speed: float, turn: float) -> None:
-        """Set the speeds at the end of an axis: `speed` [m/s] and `turn` [rad/s]."""
+        """Set the speeds commanded at full deflection of an axis: `speed` [m/s] and `turn` [rad/s]."""
         self._most = np.array([speed, speed, turn])
         self._asked = np.zeros(3)
 

@@ -29,7 +29,7 @@ from idcontrol.types import Array, Command, ContactForces, Controller, Reference
 
 
 def internal_force(contacts: Contacts, unactuated: int, grip: float) -> Array:
-    """Return the internal force closest to pressing every contact with `grip`: ``f₀ = (I - G⁺G) f``.
+    """Return ``(I - G⁺G) f``, the internal force closest to f; f presses each contact with `grip`, G is the grasp map.
 
     Args:
         contacts: Contacts of the fingertips with the held body.

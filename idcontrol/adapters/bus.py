@@ -266,7 +266,7 @@ class Bridge:
             numbers: Session numbers for the loop.
 
         Raises:
-            InputError: The robot file has no order of joints `ORDER`.
+            InputError: The robot file defines no order of joints with the name `ORDER`.
         """
         if ORDER not in session.orders:
             raise InputError(

@@ -214,7 +214,7 @@ def floor(walk: RecordedWalk) -> Job:
 
 
 def terms(system: System, feet: Sequence[str], states: Sequence[State]) -> Job:
-    """Return the job of `floor` for any machine, in given states."""
+    """Return the job that `floor` runs on a walk (M, bias, Jacobians of feet), for any machine and given states."""
     model, frames = system.model, [system.frame(name) for name in feet]
     data = model.createData()
 

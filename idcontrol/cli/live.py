@@ -1,7 +1,7 @@
 """The live page of a running loop: a separate process that reads the loop's telemetry.
 
 It reads a `ViewJob` (one line of JSON) from its standard input and ends when this input closes. The loop always writes
-its ring, so a tick takes the same time with and without a page.
+its ring buffer of telemetry, so a tick takes the same time with and without a page.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def view(folder: Path, port: int | None = None, *, browser: bool = True, publish
     """Replay a run until Ctrl-C or SIGTERM, or write the replay to the file `publish`; return the exit status.
 
     Raises:
-        InputError: There is nothing to show, a package is missing, or port or file cannot be used.
+        InputError: There is nothing to show, a package is missing, or the port or the file cannot be used.
     """
     from idcontrol.record.recording import load
 

@@ -57,7 +57,7 @@ def command(experiments: tuple[str, ...], into: Path | None, quiet: bool) -> Non
 
 
 def _begin(folder: Path | None) -> None:
-    """Let this worker write kernels into a folder, and end with its parent; call it before Numba is imported."""
+    """Make this worker write kernels into `folder` and exit when its parent does; must run before Numba is imported."""
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
     if folder is not None:
         os.environ["NUMBA_CACHE_DIR"] = str(folder.resolve())

@@ -42,7 +42,7 @@ class Registry(Generic[Setup, Instance]):
         self.entries[name] = (summary, factory, law)
 
     def available(self) -> Mapping[str, str]:
-        """Return names and descriptions of built-in, registered and other packages' objects."""
+        """Return names and descriptions of all objects: built-in, registered, and from other packages."""
         return {name: summary for name, (summary, *_) in self.entries.items()} | summaries(self.kind.group)
 
     def factory(self, name: str) -> Callable[[Setup], Instance]:

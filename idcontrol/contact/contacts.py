@@ -290,7 +290,7 @@ def contact_rows(
         joint_a: Joint that carries body A of each contact, shape (n,); 0 is the world.
         joint_b: Joint that carries body B, shape (n,); 0 is the world.
         point: Contact points, world frame, shape (n, 3) [m].
-        axes: Rows normal, first, second tangent, shape (n, 3, 3).
+        axes: The rows are the normal, the first and the second tangent, shape (n, 3, 3).
         out: Overwritten with the rows in block order, shape (3n, m).
     """
     n, m = joint_a.shape[0], jacobian.shape[1]

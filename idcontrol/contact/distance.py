@@ -357,9 +357,9 @@ def _corners_over_box(a: _Box, b: _Box, least: float, on_a: Array, on_b: Array, 
 def _edge_over_edge(
     a: _Box, b: _Box, i: int, j: int, least: float, on_a: Array, on_b: Array, start: Array, local: Array
 ) -> float:
-    """Write the nearest points of an edge of A along its axis i and of an edge of B along its axis j, if inside both.
+    """Write the nearest points of A's edges along its axis i and B's edges along its axis j, if neither is an end.
 
-    Nothing is written if their squared distance is not below `least`. Return the smaller of this distance and `least`.
+    Nothing is written if their squared distance is not below `least`. Return the smaller of this square and `least`.
     """
     pa, Ra, ha = a
     pb, Rb, hb = b

@@ -67,7 +67,7 @@ class Placed(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """Candidate contacts (spheres close to the ground) in the first entries. Other fields are as in `Contacts`.
+    """Candidate contacts: spheres close to the ground fill the first entries. Other fields are as in `Contacts`.
 
     Attributes:
         joint: Joint that carries each contact's sphere, shape (k,).

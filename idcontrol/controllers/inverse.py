@@ -84,7 +84,7 @@ class InverseDynamics:
     """ID(t_i): inverse dynamics that solves for torques and contact forces together.
 
     Attributes:
-        takes_tasks: True, for `idcontrol.controllers.build`.
+        takes_tasks: True: `idcontrol.controllers.build` may pass tasks to this controller.
     """
 
     takes_tasks = True

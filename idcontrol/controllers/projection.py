@@ -5,8 +5,9 @@ velocity b is first projected onto the velocities that are consistent with the p
 
     v̄ = argmin ½ |P v - b|²_W   s.t.   J v = d,          b ← P v̄,          W = M_qq
 
-P selects the joints; J_b are the columns of the unactuated velocities in J. The objective does not contain the
-unactuated velocities. The left null space of J_b eliminates them and leaves constraints on the joints alone.
+P selects the joints; d are the target velocities of the contacts; J_b are the columns of J for the unactuated
+velocities. The objective does not contain the unactuated velocities. The left null space of J_b eliminates them and
+leaves constraints on the joints alone.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ def _objective(w: Whitened, stand: Integers, rows: int, weight: Array, A: Array,
 def limit_rows(
     w: Whitened, mu: Array, bounds: Bounds, stand: Integers, apart: Integers, A: Array, arena: Arena
 ) -> tuple[Array, Array]:
-    """Return G and `least` of G x ≥ least: friction pyramids, motor limits, and non-penetration of other contacts."""
+    """Return G and `least` of G x ≥ least: friction of contacts `stand`, motor limits, no penetration at `apart`."""
     size, p, s = A.shape[1] - 1, w.fixed.shape[0], stand.shape[0]
     most, rows, count = 5 * s + 2 * p + apart.shape[0], size - p, 0
     G, least = matrix(arena, most, size), zeros(arena, most)

@@ -424,7 +424,7 @@ def _compliant(p: AssembledStep, f: Array, away: Array, residual: float, arena: 
 
 @njit(cache=True, error_model="numpy")
 def stiff_sap(held: Bound, f: Array, arena: Arena) -> Answer:
-    """Solve SAP on stiff ground: strongly convex, unique and continuous in the demand (Castro et al. 2022)."""
+    """Solve SAP on stiff ground; the answer is unique and continuous in the demand (Castro et al. 2022)."""
     p = held.borrowed
     away = zeros(arena, p.w.free.shape[0])
     solved, _, residual = sap.closed_kernel(p.h, p.w, p.cones.mu, STIFF, p.active, f, away, arena)

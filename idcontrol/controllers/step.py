@@ -832,7 +832,7 @@ def torque_bounds(joints: JointLaw, speed: Array, least: Array, most: Array) -> 
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def velocity(machine: Machine, arena: Arena) -> Array:
-    """Return the velocity at the beginning of the step, in our order, shape (m,)."""
+    """Return the velocity at the beginning of the step, in the order of `System.order`, shape (m,)."""
     v = vector(arena, machine.terms.order.shape[0])
     for i in range(v.shape[0]):
         v[i] = machine.inputs.v[machine.terms.order[i]]

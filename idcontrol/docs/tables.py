@@ -166,7 +166,7 @@ TABLES = {
 
 
 class Table(SphinxDirective):
-    """``{figures} NAME`` in a page."""
+    """The directive ``{figures} NAME``: inserts the table NAME into a page."""
 
     required_arguments = 1
 

@@ -253,7 +253,7 @@ def advance(inertias: Inertias, state: BodyState, rotation: Array, v_plus: Array
         inertias: Masses and inertias.
         state: The bodies at the beginning of the step.
         rotation: Axes of the bodies (columns), shape (n, 3, 3).
-        v_plus: Velocities during the step, shape (n, 6).
+        v_plus: Velocities during the step, linear, then angular, shape (n, 6) [m/s, rad/s].
         h: Length of the step [s].
 
     Returns:

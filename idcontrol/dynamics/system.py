@@ -402,8 +402,8 @@ class System:
 
         Raises:
             UnknownName: An actuated joint does not exist.
-            InputError: An actuated joint has not exactly one velocity, or no positive torque limit; the inertia matrix
-                is not positive definite, or the joints are not in depth-first order.
+            InputError: An actuated joint does not have exactly one velocity, or lacks a positive torque limit; the
+                inertia matrix is not positive definite, or the joints are not in depth-first order.
         """
         _require_depth_first(model)
         self.busy = Lock()

@@ -1,4 +1,4 @@
-"""Admissible torques for policies: the nearest torques within friction cones and limits, and the predicted forces.
+"""Admissible torques for policies: the nearest ones within friction cones and limits. Contact forces are predicted.
 
 A policy gives joint targets at 50 Hz, or torques. `Torques` is called in every period of the drives' loop::
 
@@ -164,7 +164,7 @@ class Torques:
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """The limits in `cut` that the motion predicted for the filtered torques still breaks."""
+        """The limits in `cut` that are still broken by the predicted motion under the filtered torques."""
         return self._words(1)
 
     @property

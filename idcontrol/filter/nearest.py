@@ -84,7 +84,7 @@ MOST_RELAXED: Final = 16
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _free_motion(p: AssembledStep, impulse: Array, arena: Arena) -> Whitened:
-    """Return the step with known motor impulses (a,) on the real ground: all velocities are unknown."""
+    """Return the step on the ground as detected, with given motor impulses (a,) and all velocities unknown."""
     m, n, u = p.w.M.shape[0], p.which.shape[0], p.w.M.shape[0] - impulse.shape[0]
     kappa, everything = vector(arena, m), indices(arena, m)
     for i in range(m):

@@ -189,7 +189,7 @@ class Form:
     """Types, number types and numbers of axes of contiguous arrays, to be checked before a call of an `entry`."""
 
     def __init__(self, *like: AnyArray) -> None:
-        """Take the form of arrays of any length."""
+        """Store the form of the arrays `like`; their lengths do not matter."""
         self._types = [type(array) for array in like]
         self._numbers = [array.dtype for array in like]
         self._axes = [array.ndim for array in like]

@@ -54,7 +54,7 @@ _ENVIRONMENT: Final = f"{numba.__version__} {llvmlite.__version__} {numpy.__vers
 def keep(compiled: Any, file: Path, suffix: str = "") -> None:
     """Cache a compiled function for later processes, until `file` or another of its sources changes.
 
-    Plain Numba (`idcontrol.kernels.hooks.PLAIN`) uses its own files, until `file` changes.
+    With plain Numba (`idcontrol.kernels.hooks.PLAIN`), only a change of `file` makes the cached function stale.
 
     Args:
         compiled: The function.

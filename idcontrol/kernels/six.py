@@ -125,7 +125,7 @@ def _times_three(builder: Any, P: _Block, x: _Block) -> list[Any]:
 
 
 def _vectors(write: Any, returned: Any = types.void) -> Any:
-    """Return a decorator for a function of blocks, numbers and tuples: kernels call the code that `write` generates.
+    """Return a decorator for a function of blocks, numbers, tuples; kernels run code from `write` in place of its body.
 
     The function overwrites its last block, or returns the numbers from `write` as a tuple of type `returned`.
     """

@@ -133,7 +133,7 @@ class Setpoints:
     Attributes:
         wanted: Commanded torques, shape (a,) [N m].
         held: Commanded rows q, v, kp, kd of the drives, shape (4, a).
-        tau: Torques of the drives under the rows sent last, at the state in which these were sent, shape (a,) [N m].
+        tau: Torques that the last sent rows give in the state in which they were sent, shape (a,) [N m].
         sent: Rows tau, q, v, kp, kd that were sent last, shape (5, a).
         values: View of `sent` as the values of a datagram, shape (5 a,).
     """

@@ -539,7 +539,7 @@ def _slides(w: Whitened, v_tol: float, x: Array, y: Array) -> bool:  # pragma: n
 def smallest_torque_kernel(
     w: Whitened, cones: Cones, bounds: Bounds, y: Array, difference: Array, out: Array, arena: Arena
 ) -> float:  # pragma: no cover - compiled
-    """Solve the program of the module for the motion of impulses y (3 n,).
+    """Solve the program of this module: find impulses of smallest torque that give the same motion as y (3 n,).
 
     Args:
         w: The whitened problem, without rigid bilateral rows.
@@ -552,8 +552,8 @@ def smallest_torque_kernel(
 
     Returns:
         Violation of the law; impulses can be used if it is at most `TOLERANCE`. The edge rule makes the violation zero
-        unless `Cones.v_tol` is zero. It is inf if no impulses keep the motion, or if a contact with an impulse slides
-        on a circle.
+        unless `Cones.v_tol` is zero. The violation is inf if no admissible impulses keep the motion, or if the cones
+        are circles and a loaded contact slides.
     """
     n3, p = y.shape[0], w.fixed.shape[0]
     x = zeros(arena, w.rho.shape[1])

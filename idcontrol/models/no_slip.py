@@ -457,8 +457,8 @@ class _Frame(NamedTuple):
         roundoff: Rounding bounds of c, shape (3 n + e,).
         most: Largest impulses of held rows, shape (3 n + e,); a contact yields if it needs more.
         terms: Number of terms in c.
-        opening: Speed above which a contact opens, relative to its speed at zero impulse plus the speed that impulses
-            add.
+        opening: A contact is open above this relative speed; the reference is the sum of its speed at zero impulse and
+            of the speed added by impulses.
         dual: True for the dual active set instead of pivoting.
         dependent: Largest rank tolerance of the held rows.
     """

@@ -76,9 +76,10 @@ class GroundSettings:
             robot sinks by `idcontrol.plants.penalty.SINK_M` at rest in `penalty`, and the ground is nearly rigid in
             `constraint` (`idcontrol.models.constraint.STIFFNESS`) and `sap` (`idcontrol.models.sap.regularization`).
         damping_n_s_m: Damping of the ground under each contact, for `penalty`, `constraint` and `sap`. With null,
-            `penalty` uses `idcontrol.plants.penalty.DAMPING_RATIO`, and the damping of `constraint` and `sap` is almost
-            zero; without a stiffness it is zero in `sap`.
-        penalty_friction: Friction of `penalty`: Coulomb friction, or viscous drag as in the original simulator.
+            `penalty` uses `idcontrol.plants.penalty.DAMPING_RATIO`, `constraint` uses
+            `idcontrol.models.constraint.DAMPING`, and `sap` with a stiffness has no damping. Without a stiffness `sap`
+            ignores this value, and its contacts are critically damped.
+        penalty_friction: Friction of `penalty`: Coulomb friction, or viscous drag (docs/theory/penalty.md).
         constraint_form: The problem of `constraint`: the symmetric LCP, or the cone program as printed in Drumwright
             2019 (slow, needs the extra ``cvx``; a body that should slide lifts off).
     """

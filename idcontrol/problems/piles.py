@@ -128,7 +128,8 @@ def rows(pairs: Integers, point: Array, axes: Array, position: Array) -> Array:
 def drift(pairs: Integers, point: Array, axes: Array, radius: Array, position: Array, v: Array) -> Array:
     r"""Return J̇ v of spheres on A against faces of B, shape (3 n,) [m/s²]; contact axes rotate with B (math.md, 9).
 
-    With C the sphere's centre and n the normal, the relative velocity is ``u = v_C - R ω_A × n - v_B(p)``; at v̇ = 0
+    With C and R the sphere's centre and radius, n the normal, p the contact point and e a contact axis, the relative
+    velocity is ``u = v_C - R ω_A × n - v_B(p)``; at v̇ = 0
 
         d/dt (e·u) = e·(a_C - R ω_A × ṅ - ω_B × (ṗ - v_B)) + ė·u,    ṅ = ω_B × n, ṗ = v_C - R ṅ, ė = ω_B × e
     """
@@ -152,7 +153,7 @@ def drift(pairs: Integers, point: Array, axes: Array, radius: Array, position: A
 
 
 def axes_about(normal: Array, first: Array) -> Array:
-    """Return right-handed contact axes as rows: `normal`, the tangent `first` at unit length, the second tangent."""
+    """Return right-handed contact axes as rows: `normal`, `first` scaled to unit length, and the second tangent."""
     first = first / np.linalg.norm(first)
     return np.array([normal, first, np.cross(normal, first)])
 

@@ -21,14 +21,14 @@ actuated joints and `nf` feet (shape of one row, unit)::
     status, residual, clipped ()     as in the controller's `idcontrol.types.Command`
     rate_off ()                      1 if the torque-rate limit was dropped; absent in records of older versions
     solved_by ()                     index in `idcontrol.types.SOLVED_BY`; NaN for any other solver
-    gap_nm ()                        `Command.gap`: another solution is closer to the last torques by
-                                     at most this; NaN if the controller does not search           N m
+    gap_nm ()                        `Command.gap`: no solution is closer to the last torques by more
+                                     than this; NaN if the controller does not search              N m
     base_ref (4,)                    reference of the base: x, y, z, yaw                           m, rad
     base_tilt ()                     angle between the base's and the world's z                    rad
     com (3,)                         centre of mass, world                                         m
     target, segment (2,)             current and previous waypoint: x, y                           m
-    commanded, granted (3,)          command of the source, and after governor and limiter: ahead, left,
-                                     counter-clockwise; absent without a planner that reports it   m/s, rad/s
+    commanded, granted (3,)          command before, and after, governor and limiter: ahead, left,
+                                     counter-clockwise; absent if the planner does not report it   m/s, rad/s
     base_seen (13,)                  sensed base: position, quaternion, velocity in base axes;
                                      absent if the true base was used                              m, m/s, rad/s
     waypoints (), turning ()         waypoints reached so far; 1 while turning in place

@@ -209,7 +209,7 @@ def predict(x: Estimate, z: Readings, h: float) -> None:  # pragma: no cover - c
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _ahead(P: Array, C: Array, felt: Array, h: float, n: int) -> None:  # pragma: no cover - compiled
-    """Multiply P by F from the left, in place; for P Fᵀ pass the transpose."""
+    """Replace P by F P in place; to replace P by P Fᵀ, pass Pᵀ as `P`."""
     for k in range(n):
         for i in range(3):
             a, b = (i + 1) % 3, (i + 2) % 3

@@ -235,7 +235,7 @@ def _impulse_scale(metric: _Metric, offset: Array, lengths: Array) -> float:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _rows(problem: NearestProblem, metric: _Metric, arena: Arena) -> Rows:
-    """Build the rows of all contacts over z, whitened by the metric and scaled to length one."""
+    """Build the rows of all contacts as functions of z, whitened by the metric and scaled to length one."""
     L, origin = metric.L, metric.origin
     columns, offset = _pyramid_rows(problem, arena)
     k, p = columns.shape

@@ -398,7 +398,7 @@ def lemke_kernel(Q: Array, r: Array, scale: Array, tikhonov: float, max_pivots: 
     The final basis is solved again from the original matrix; only the residual of the original problem decides whether
     the status is SOLVED. The first covering vector is all ones. In 1 of 300 contact problems, rounding errors lead off
     the path, or break ties inconsistently so that the path becomes a cycle. Then two more covering vectors are tried,
-    with every variable balanced separately.
+    on a problem that is scaled anew, each variable by a factor of its own.
 
     Args:
         Q: Matrix, shape (n, n).

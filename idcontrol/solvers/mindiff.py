@@ -14,9 +14,9 @@ from idcontrol.types import Array
 
 @njit(cache=True, error_model="numpy")
 def _nearest_basis(Q: Array, r: Array, X: Array, miss: Array, best: Array) -> tuple[float, int]:
-    """Try all 2^n bases and write the closest solution into `best`.
+    """Try all 2^n bases and write the solution z with the smallest ``|miss + X z|`` into `best`.
 
-    Returns half its squared distance, and the number of bases that are solutions.
+    Returns ``½ |miss + X z|²`` of this solution, and the number of bases that are solutions.
     """
     n = r.size
     system, z = np.empty((n, n + 1)), np.empty(n)

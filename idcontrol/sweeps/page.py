@@ -28,7 +28,7 @@ MATTER = (
 
 
 def report(comparison: Comparison, study: Study | None) -> Path:
-    """Write ``report.html``, and for few runs also their pages, into the comparison's folder; return its path.
+    """Write ``report.html`` into the comparison's folder, and the runs' own pages if runs are few; return its path.
 
     Args:
         comparison: The comparison.

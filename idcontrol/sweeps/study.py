@@ -1,6 +1,6 @@
 """Named sweeps with conclusions.
 
-A package adds a `Study` under its name as an entry point of the group ``idcontrol.studies``.
+A package adds a `Study` by an entry point of the group ``idcontrol.studies``, named like the study.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def missed_acceleration() -> float:
 
 
 def _under_predicted_forces(command: Command, system: System, contacts: SphereContacts, state: State) -> Array:
-    """Return the acceleration (m,), in our order, under a command's torques and forces, by Pinocchio's ABA."""
+    """Return Pinocchio's acceleration (m,) under a command's torques and forces, in the order of `System.order`."""
     model, data = system.model, system.model.createData()
     system.update(state.q, state.v)
     contacts.detect(np.inf)

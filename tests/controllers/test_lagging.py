@@ -6,6 +6,7 @@ import pytest
 from idcontrol.controllers.lagging import lagging
 from idcontrol.controllers.step import SOLVED, drive
 from idcontrol.kernels.arena import HEAP
+from idcontrol.kernels.bound import bind
 from idcontrol.models.distribution import Bounds
 from idcontrol.models.whitened import recover
 from tests.controllers import walker
@@ -27,7 +28,7 @@ def solved(scheme, assembled, known):
     """Velocities and motor impulses of all joints, shapes (a,), of a step in which some motor impulses are known."""
     driven = drive(assembled, known, np.zeros(assembled.which.size, dtype=np.int64), HEAP)
     f = np.zeros(assembled.target.size)
-    answer = scheme(driven, f, HEAP)
+    answer = scheme(bind(driven), f, HEAP)
     assert answer.ending == SOLVED
     impulse = known.copy()
     impulse[np.isnan(known)] = answer.impulse

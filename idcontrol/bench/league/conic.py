@@ -140,7 +140,7 @@ def momentum_error(asked: Program, answer: Answer) -> float:
 
 
 def slackness(asked: Program, answer: Answer) -> float:
-    """Return the mean |g · γ| of the contacts over the cost at the answer (Castro et al. 2022, eq. 25)."""
+    """Return the mean |g · γ| per contact, divided by the cost at the answer (Castro et al. 2022, eq. 25)."""
     away = answer.v - asked.v_star
     g = asked.c + asked.J @ away + asked.R * answer.gamma
     cost = 0.5 * away @ asked.M @ away + 0.5 * answer.gamma @ (asked.R * answer.gamma)

@@ -453,7 +453,7 @@ class Player:
 
 
 def _extremes(values: Array) -> tuple[float, float]:
-    """Return the smallest and largest number of `values`, or zeros without numbers."""
+    """Return the smallest and largest of 0 and the finite `values`."""
     known = values[np.isfinite(values)]
     return float(known.min(initial=0.0)), float(known.max(initial=0.0))
 
