@@ -13,7 +13,8 @@ import numpy as np
 from numba import types
 
 from idcontrol.contact.contacts import AnyContacts, ContactArrays, Packed
-from idcontrol.controllers.step import assemble_borrowed, meets_ground, take, velocity
+from idcontrol.controllers.stance import meets_ground, take
+from idcontrol.controllers.step import assemble_borrowed, velocity
 from idcontrol.kernels.arena import HEAP, Arena, begin, indices, vector, zeros
 from idcontrol.kernels.bound import Bound, borrow
 from idcontrol.kernels.jit import njit

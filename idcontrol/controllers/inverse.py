@@ -41,6 +41,7 @@ from idcontrol.controllers.load import Load, weigh
 from idcontrol.controllers.relax import solve
 from idcontrol.controllers.schemes import Scheme, as_printed, certify
 from idcontrol.controllers.settings import InverseSettings
+from idcontrol.controllers.stance import StanceRule
 from idcontrol.controllers.step import (
     DROPPED,
     NO_FILTER,
@@ -54,7 +55,6 @@ from idcontrol.controllers.step import (
     MachineTerms,
     OutcomeFields,
     Result,
-    StanceRule,
     assemble_bound,
     control_bound,
     ladder,

@@ -17,7 +17,7 @@ class InverseSettings:
 
     Attributes:
         contact_margin_m: A foot planned to stand counts as a contact below this gap; with a gap above a millimetre,
-            only while it rests (`idcontrol.controllers.step.HOVER_M`).
+            only while it rests (`idcontrol.controllers.stance.HOVER_M`).
         landing_s: Time after its planned touchdown during which a foot may still be landing. While it approaches the
             ground faster than `approach_speed_m_s` or slides faster than `slide_speed_m_s`, it is no contact. Its
             impact is allowed, since no torque can prevent it; a command to stop within one period would disturb the

@@ -14,7 +14,8 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.controllers import Gains, InverseSettings, Setup
 from idcontrol.controllers.projection import project
-from idcontrol.controllers.step import MOST_RELEASES, meets_ground
+from idcontrol.controllers.stance import meets_ground
+from idcontrol.controllers.step import MOST_RELEASES
 from idcontrol.dynamics.multibody import machine
 from idcontrol.errors import InputError
 from idcontrol.models import coulomb, dissipation

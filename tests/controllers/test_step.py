@@ -16,7 +16,8 @@ from idcontrol.controllers import InverseSettings, schemes, step
 from idcontrol.controllers.feedback import Gains, nearing
 from idcontrol.controllers.inputs import Inputs
 from idcontrol.controllers.inverse import InverseDynamics
-from idcontrol.controllers.step import RAMP_WEIGHT, JointLaw, MachineTerms, demand, ramp_weights
+from idcontrol.controllers.stance import RAMP_WEIGHT, ramp_weights
+from idcontrol.controllers.step import JointLaw, MachineTerms, demand
 from idcontrol.dynamics.system import ActuatorLimits, System
 from idcontrol.kernels.arena import HEAP
 from idcontrol.kernels.bound import bind

@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from idcontrol import controllers, plants, robots, tasks
-from idcontrol.controllers.step import as_rigid
+from idcontrol.controllers.stance import as_rigid
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.kernels.arena import HEAP
 from idcontrol.types import Status
