@@ -245,7 +245,7 @@ class Impacts:
         number: Numbers of the tosses, shape (n,).
         spin: Change of the angular velocity, world axes, shape (n, 3) [rad/s].
         moment: Angular impulse about the mass centre if the impulse acts at the instant of touch, shape (n, 3) [N m s].
-        drift: Derivative of `moment` by the instant at which the impulse acts, shape (n, 3) [N m].
+        drift: Derivative of `moment` with respect to the instant of the impulse, shape (n, 3) [N m].
         restitution: Vertical speed of the corner after the impact over its speed before, shape (n,).
         friction: Horizontal over vertical impulse, shape (n,).
     """

@@ -282,7 +282,7 @@ class Integrated(NamedTuple):
 
 
 def integrate(bed: Bed, duration: float, method: Integrator, time_limit: float) -> Integrated:
-    """Return the time of a SciPy integrator at its default tolerances, stopped after `time_limit` [s]."""
+    """Time a SciPy integrator at its default tolerances; if stopped after `time_limit` [s], extrapolate its time."""
     arguments, out = _arguments(bed), np.empty(13)
     reached = 0.0
     begin = time.perf_counter()

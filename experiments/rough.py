@@ -1,7 +1,7 @@
 """The trot over bumps whose friction changes with every step (Zapolsky & Drumwright 2017, Fig. 16).
 
-Drumwright 2015, section VII-B, times these walks on ground without slip and with viscous friction: ``idcontrol compare
-rough --study walk-times``.
+Drumwright 2015, section VII-B, measures the computing times of such walks, on ground without slip and on ground with
+viscous friction: ``idcontrol compare rough --study walk-times``.
 """
 
 from __future__ import annotations

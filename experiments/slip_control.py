@@ -324,7 +324,7 @@ def _late(config: Config, history: GripHistory, *, firm: bool) -> Booleans:
 
 
 def _sizes(config: Config, history: GripHistory) -> list[Finding]:
-    """Return contacts and forces."""
+    """Return the number of contacts and the grip force, firm and loose, each compared with its expected value."""
     findings = []
     for name, force, firm in (("firm", config.firm_n, True), ("loose", config.loose_n, False)):
         late = _late(config, history, firm=firm)

@@ -85,8 +85,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     Attributes:
         data: Path of ``cube_tosses.npz``; required.
         plant: One of `ENGINES`, or ``all``.
-        evaluations: How often the fit of an engine simulates its tosses; 0 means no fit, with the parameters of
-            `ENGINES` and `cube`.
+        evaluations: Largest number of times that the fit of an engine simulates its tosses; 0 skips the fit and uses
+            the parameters of `ENGINES` and `cube`.
         fit_tosses: Number of tosses for the fit, spread over the even half of the file.
         score: Scored tosses: the ``odd`` half, or ``all`` of a file that was not used for a fit.
         score_tosses: Number of scored tosses, spread over that half or file; 0 means all.

@@ -204,8 +204,8 @@ class Controllers:
 
         Raises:
             UnknownName: No controller has that name.
-            InputError: The controller does not predict contact forces, the robot is unusable, or an argument is not a
-                valid number.
+            InputError: The controller has no compiled step, the robot is unusable, or an argument is not a valid
+                number.
         """
         if n < 1:
             raise InputError(f"a batch of {n} controllers: give 1 or more")

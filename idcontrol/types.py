@@ -177,8 +177,9 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         q: Joint positions, shape (a,) [rad].
-        v: Joint velocities, shape (a,) [rad/s]: the mean over the period that ends at this instant, ``v(t) - h a / 2``
-            at constant acceleration. The velocity of a plant simulated in steps has the same meaning.
+        v: Joint velocities, shape (a,) [rad/s]: the mean over the period h that ends at this instant; at constant
+            acceleration, the planned velocity minus ``h a / 2``. The velocities of time-stepping plants are such means,
+            too.
         a: Joint accelerations, shape (a,) [rad/s²].
         stance: True for feet in planned stance, shape (n_feet,).
         since_touchdown: Time since each foot's planned touchdown, shape (n_feet,) [s]; inf for feet in swing.
@@ -243,21 +244,22 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         tau: Joint torques within the limits, shape (a,) [N m]; the feed-forward torques in an impedance command.
         predicted: Predicted contact forces; None for controllers without prediction. Controllers that solve for forces
-            and motion together expect a sliding foot to slow down (`idcontrol.contact.landing`).
+            and motion together predict the friction that slows a sliding foot down (`idcontrol.contact.landing`).
         status: Outcome of the step.
         residual: Relative residual of the contact problem (math.md, section 13.3); 0 if no problem was solved.
         clipped: True if a torque is at its limit.
         dropped: Demands relaxed in this step: ``"tracking"``, ``"rate"`` (a torque changes faster than its rate limit),
-            ``"no-slip"`` (a loaded contact moves, although it may not slip), ``"exactness"`` (the problem was
+            ``"no-slip"`` (a loaded contact moves, although slip is forbidden), ``"exactness"`` (the problem was
             regularized), ``"prediction"`` (the last torque is repeated); or the reason why the input is unusable.
             Torque limits and friction cones are never relaxed.
-        solved_by: ``"sticking"`` if all contacts stick and no contact problem was solved; otherwise the contact model,
-            by the name of its plant; None without a contact model.
+        solved_by: ``"sticking"`` if all contacts stick and no contact problem was solved; otherwise the name of
+            the contact model, for models of this package one of `SOLVED_BY`; None without a contact model.
         gap: Bound on the improvement by another solution [N m]. A contact problem may have several solutions; the
-            controller searches for the solution closest to the last torques, in a norm of torques. Any other solution
-            is closer than the closest known solution by at most `gap`. 0 if the search proved that no solution is
-            closer; NaN if the controller does not search. `tau` gives the motion of the closest known solution, but its
-            impulses are redistributed towards decaying last torques (docs/theory/coulomb.md).
+            controller searches for the solution closest to the last torques, in a norm of torques. No solution
+            is closer by more than `gap` than the closest known solution. 0 if the search proved that no solution is
+            closer; NaN if the controller does not search. `tau` gives the motion of the closest known solution, but the
+            contact impulses are redistributed, so that the torques approach the fading last torques (math.md, section
+            6.1).
         demand: How the motion for whole-body tasks was computed: ``"free"`` if limits of friction and motors are
             inactive; ``"qp"`` if a quadratic program respects these limits; ``"infeasible"`` if they allow no motion
             without slip; empty without tasks.

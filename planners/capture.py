@@ -71,10 +71,10 @@ class Caught(NamedTuple):
 def caught(steps: Sequence[Footstep], ground: Ground, walk: Steps, plan: DcmPlan, t: float, com: Motion) -> Caught:
     """Choose the positions and times of the next steps so that they catch the centre of mass.
 
-    The zero-moment point moves within the sole. The next landing moves by the remaining error, and all later landings
-    by the same shift (Englsberger, Ott & Albu-Schäffer 2015). The error grows by ``e^{ωt}`` until the landing, so the
-    step may also land sooner (Khadiv, Herzog, Moosavian & Righetti 2020, Walking control based on step timing
-    adaptation).
+    The zero-moment point moves within the sole. The next landing moves so that the remaining error vanishes, as
+    far as the reach allows, and all later landings move by the same shift (Englsberger, Ott & Albu-Schäffer 2015). The
+    error grows by ``e^{ωt}`` until the landing, so the step may also land sooner (Khadiv, Herzog, Moosavian & Righetti
+    2020, Walking control based on step timing adaptation).
 
     Args:
         steps: The remaining steps, beginning with the step in the air or else the next step.

@@ -24,7 +24,7 @@ POSTURE = 0.02
 
 
 def smooth(share: float) -> float:
-    """Return the completed share of a minimum-jerk motion at a `share` of its time, clipped to 0 to 1."""
+    """Return the fraction of a minimum-jerk motion done after the fraction `share` of its time, clipped to 0 to 1."""
     s = min(max(share, 0.0), 1.0)
     return s * s * s * (10.0 - 15.0 * s + 6.0 * s * s)
 

@@ -239,7 +239,9 @@ class Stride(NamedTuple):
 
 @njit(cache=True, inner=True)
 def steady_pace(rotation: Array, dt: float, stride: Stride) -> float:  # pragma: no cover - compiled
-    """Return the share of its speed that a tilted base keeps: 1 up to `STEADY`, 0 from `UNSTEADY` on.
+    """Return the share of its speed that a tilted base keeps: at most 1 up to `STEADY`, 0 from `UNSTEADY` on.
+
+    After a larger tilt the share grows by ``dt /`` `REGAINED_S`.
 
     Args:
         rotation: Base to world, shape (3, 3).

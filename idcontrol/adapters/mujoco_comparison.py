@@ -92,13 +92,13 @@ class Mapped:
 
 
 def require_same(mapped: Mapped, data: mujoco.MjData, state: State, *, other_masses: bool) -> tuple[str, ...]:
-    """Compare the model with the robot, both in `state`; return a line for each link with other masses.
+    """Compare the model with the robot, both in `state`; return a line for each link that differs in mass or inertia.
 
     Args:
         mapped: The robot in the model.
-        data: Data of the model, forwarded in `state`.
+        data: Data of the model after ``mj_forward`` in `state`.
         state: Home pose of the robot, at rest.
-        other_masses: True to accept links with other masses.
+        other_masses: True to accept links whose mass, centre of mass or inertia differs.
 
     Raises:
         InputError: The model and the robot differ.

@@ -33,7 +33,7 @@ BARS = {
 def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
     """Yield rows of the whole tick, of its parts, and of a tick at 4 kHz.
 
-    Each loop runs for the time budget of six rows.
+    Each loop runs six times as long as the time budget of a row, as it measures the six `PARTS` together.
 
     Raises:
         InputError: The loop at 1 kHz stopped early. For the loop at 4 kHz, the row reports an early stop instead.

@@ -94,7 +94,7 @@ def _where(machine: Mapping[str, Any]) -> str:
 
 
 def _show_bars(result: Mapping[str, Any]) -> None:
-    """Print the section memory or compiling."""
+    """Print the result of the section ``memory`` or ``compiling``."""
     from idcontrol.record.quantities import label
 
     section = "memory" if "memory" in result else "compiling"

@@ -32,7 +32,7 @@ WIDEST = 16
 
 
 class Grid:
-    """A table without a frame that fits the terminal. No word is cut; columns without room are left out.
+    """A frameless table, made to fit the terminal. No word is cut; columns without room are left out.
 
     Args:
         headings: Headings of the columns.

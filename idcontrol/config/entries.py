@@ -57,7 +57,7 @@ class Experiment(Protocol):
         ...
 
     def rehearsals(self) -> Sequence[Any]:
-        """Return configurations of short runs that compile all kernels; the first run compiles all shared kernels."""
+        """Return configurations of short runs that compile all kernels; the first compiles those that several need."""
         ...
 
 

@@ -128,7 +128,7 @@ def factory(kind: Kind, name: str, registered: Iterable[str]) -> Callable[[Any],
 
 
 def contact_law(kind: Kind, name: str, registered: Iterable[str]) -> ContactLaw:
-    """Return the attribute ``contact_law`` of the target of `factory`; a default `ContactLaw` if it has none.
+    """Return the attribute ``contact_law`` of the object called `name`; a default `ContactLaw` if it has none.
 
     Raises:
         UnknownName: Nothing has that name.
@@ -231,7 +231,7 @@ def _defined(kind: Kind, module: ModuleType) -> list[str]:
 
 
 def _can_be(kind: Kind, value: Any) -> bool:
-    """True if an object is of this kind, or may create one: a class of this kind, or a function."""
+    """True if `value` is an instance of this kind, or may make one, as a class of this kind or a function."""
     if isinstance(value, type) and _missing(kind, value):
         return False
     return _fits(kind, value) or (callable(value) and len(_needed(value)) in (0, 1, 3))

@@ -426,7 +426,10 @@ def detect_kernel(spheres: Bound, margin: float) -> int:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _drift(mounted: Mounted, centre: Array, candidates: Candidates, n: int) -> None:
-    """Write J̇v of the first n contacts: the centre's acceleration at v̇ = 0 minus R α × n̂ (math.md, section 9)."""
+    """Write J̇v of the first n contacts: at v̇ = 0, the centre's acceleration minus R α × n̂ (math.md, section 9).
+
+    R is the sphere's radius, α its link's angular acceleration, n̂ the contact's normal.
+    """
     velocity, acceleration = mounted.motion
     for i in range(n):
         V, A, c, p = (

@@ -57,7 +57,7 @@ class Stops:
         self._reachable: Any = entry(reachable_stops, self.bound, q, v, 0.0)
 
     def beside(self, contacts: Contacts, q: Array, v: Array, h: float) -> Contacts:
-        """Return the contacts, followed by the stops close to their joints (`MARGIN_RAD`).
+        """Return the contacts, followed by the stops within `MARGIN_RAD`, plus the way of two steps, of their joints.
 
         Args:
             contacts: Contacts of the robot at q.

@@ -57,8 +57,8 @@ class Friction(NamedTuple):
         v: Velocity at the beginning of the last step, in the system's order, shape (m,).
         slip: Velocity of each foot along the two tangents, smoothed, shape (`MOST_FEET`, 2) [m/s].
         impulse: Low-pass filtered impulses on sliding feet, normal and tangential, shape (2,) [N s].
-        balance: Low-pass filtered normal impulse on all feet, then the filtered unexplained impulse along the three
-            axes of the base, shape (4,) [N s].
+        balance: Low-pass filtered normal impulse on all feet, then, along the three axes of the base, the filtered
+            impulse that the forces on the feet do not explain, shape (4,) [N s].
         mu: Measured friction of the ground, shape (1,); inf while no foot shows less than the nominal friction.
     """
 

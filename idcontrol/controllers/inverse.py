@@ -5,8 +5,8 @@ in interpreted code, with the schemes of `idcontrol.controllers.relax`.
 
 Demands are relaxed in this order:
 
-1. Tracking: joints at their limits are released, joints deviate as contacts require, or all motors become stiff
-   velocity servos.
+1. Tracking: joints whose motors are at their torque limits are released, joints deviate as contacts require, or all
+   motors become stiff velocity servos.
 2. Contacts without slip, in schemes that forbid slip.
 3. Prediction: the last torque is repeated.
 

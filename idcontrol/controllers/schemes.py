@@ -210,7 +210,7 @@ def approach(p: AssembledStep, f: Array, answer: Answer, reference: Array, arena
 
 @njit(cache=True, error_model="numpy")
 def nearest_problem(p: AssembledStep, f: Array, impulse: Array, arena: Arena) -> NearestProblem:
-    """Build the search problem of `nearest` from a solution f, its motor impulses (p,) and the last motor impulses."""
+    """Build the search problem of `nearest` from a solution f and its motor impulses; the target is ``p.last``."""
     rows, k = p.w.rho.shape
     V = matrix(arena, rows, rows)
     for i in range(rows):
@@ -488,7 +488,7 @@ class Scheme:
     printed: ContactModel | None = None
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
-        """Pickle a constant of this module or of its kernel's module by its name."""
+        """Pickle a scheme by name, if it is a constant of this module or of the module that defines `solve`."""
         for module in (__name__, getattr(self.solve, "__module__", __name__)):
             for name, value in vars(import_module(module)).items():
                 if value is self:

@@ -654,7 +654,7 @@ def meets_limits(machine: Machine, held: Bound, arena: Arena) -> bool:
 @late(lambda bound, held, arena: held.field_dict["values"])
 @njit(cache=True, inner=True, error_model="numpy")
 def within_limits(bound: Bound, held: Bound, arena: Arena) -> AssembledStep:
-    """Return the bound step with the motion of tasks within the limits of friction, motors and joints, if it exists."""
+    """Return the step with a motion of tasks within friction, motor and joint limits; unchanged if there is none."""
     machine, step = bound.borrowed, held.values
     terms, tasks, h, a = machine.terms, machine.tasks, machine.h, step.b.shape[0]
     v, b, least, most = velocity(machine, arena), vector(arena, a), vector(arena, a), vector(arena, a)

@@ -21,7 +21,7 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def settings() -> str:
-    """Return a table of the trot's settings, one of the loop's, and one per other experiment, without repeated rows."""
+    """Return tables of the settings of the trot, the loop, and each other configuration type, without repeated rows."""
     sharing: dict[type, list[str]] = {}
     for name in sorted(entry_points(EXPERIMENTS), key=lambda name: (name != "trot", name)):
         sharing.setdefault(type(load_experiment(name).presets["default"]), []).append(name)

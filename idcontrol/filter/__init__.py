@@ -124,8 +124,8 @@ class Torques:
             tau: Torques, shape (a,) [N m]; None for zero.
 
         Returns:
-            Torques and predicted forces. The status is REPAIRED if the torques differ from the wanted torques;
-            In that case ``dropped`` is ("tracking",), or ("no-slip",) if a foot still slides.
+            Torques and predicted forces. The status is REPAIRED if the torques differ from the wanted torques; in
+            that case ``dropped`` is ("tracking",), or ("no-slip",) if a foot still slides.
         """
         system, still = self._system, self._standing.v
         self._filter.cut[:] = 0

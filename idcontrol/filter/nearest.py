@@ -84,7 +84,7 @@ MOST_RELAXED: Final = 16
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _free_motion(p: AssembledStep, impulse: Array, arena: Arena) -> Whitened:
-    """Return the step on the ground as detected, with given motor impulses (a,) and all velocities unknown."""
+    """Return the step relative to the detected ground, with given motor impulses (a,) and all velocities unknown."""
     m, n, u = p.w.M.shape[0], p.which.shape[0], p.w.M.shape[0] - impulse.shape[0]
     kappa, everything = vector(arena, m), indices(arena, m)
     for i in range(m):
@@ -129,9 +129,9 @@ class _Rows(NamedTuple):
         w: The step with unknown motor impulses.
         load: Loaded contacts, shape (s,).
         pushing: Rows of the loaded contacts, shape (3 s,).
-        A: Velocities per unit of x, and without impulses, shape (m, 3 s + a + 1).
+        A: Velocities per unit of x, and in the last column at x = 0, shape (m, 3 s + a + 1).
         J: Contact velocities per unit of x, shape (3 n, 3 s + a).
-        still: Their values for a contact at rest, shape (3 n,).
+        still: Values of J x for contacts at rest, shape (3 n,).
     """
 
     w: Whitened
@@ -147,7 +147,7 @@ class _Limits(NamedTuple):
 
     Attributes:
         G: Rows, shape (r, size).
-        least: Their sides, shape (r,).
+        least: Right-hand sides, shape (r,).
         joints: First row of the limits of joints.
         caps: First row of the caps of forces and power, after the joints.
     """
@@ -383,7 +383,7 @@ def _limits(p: AssembledStep, wish: _Prediction, rows: _Rows, slides: Booleans, 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _conflict(limits: _Limits, to: int, H: Array, certificate: Array) -> tuple[int, float]:
-    """Return the row before row `to` that adds most to a conflict, -1 for none, and its squared length by H⁻¹.
+    """Return the row before row `to` that adds most to a conflict, -1 for none, and its square G_r H⁻¹ G_rᵀ.
 
     Args:
         limits: The inequalities.
@@ -411,8 +411,8 @@ def nearest_torques(
     Args:
         p: The step.
         wish: The prediction for the wanted torques.
-        slows: True to limit slip; otherwise contacts slide that slide in the prediction.
-        relaxes: True to relax limits of joints that conflict, and caps of forces and power unless `slows`.
+        slows: True to limit slip; False to let contacts slide as in the prediction.
+        relaxes: True to relax conflicting limits of joints and, if `slows` is False, caps of forces and power.
         f: In: impulses for the wanted torques; out: impulses, shape (3 n,).
         impulse: Out: motor impulses, shape (a,) [N m s].
         arena: Arena for all arrays.

@@ -1,4 +1,4 @@
-"""Contact laws: violations by scaled impulses and velocities of contacts.
+"""Contact laws: how far the scaled impulses and velocities of contacts violate them.
 
 Coulomb's law has two conditions on a contact, ``0 ≤ f_N ⊥ u_N ≥ 0`` and f_T = P(f_T - u_T). P projects onto the
 friction that f_N allows: |f_T| ≤ μ f_N for the cone, |f_S| + |f_T| ≤ μ f_N for the pyramid of the friction LCP

@@ -158,7 +158,7 @@ if config.DISABLE_JIT:  # kernels run as Python, for tools that measure coverage
     _build = Bound
 
     def borrow(values: Any) -> Any:
-        """Return `values` as they are."""
+        """Return `values` as they are, or the values of a `Bound`."""
         return values.values if isinstance(values, Bound) else values
 
     def put(bound: Any, values: Any) -> None:

@@ -234,7 +234,7 @@ class _Work:
         return translation(session.orders[asked], session.system, session.feet, self.wire)
 
     def _feet(self) -> SphereContacts:
-        """Return the feet, on a separate system, for estimators of contacts and state."""
+        """Return the feet, with a `System` of their own, for estimators of contacts and state."""
         contacts = self.session.setup().contacts
         if not isinstance(contacts, SphereContacts):
             raise InputError(

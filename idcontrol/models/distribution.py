@@ -577,7 +577,10 @@ def smallest_torque_kernel(
 def _solutions(
     rho: Array, B: _Generators, x: Array, arena: Arena
 ) -> tuple[float, Array, Array]:  # pragma: no cover - compiled
-    """Return the longest squared row of ρᵀB, and ξ and ways: all ξ + waysᵀ z solve (ρᵀB) ξ = x, so they keep J_bᵀ y."""
+    """Return the largest squared length of a row of ρᵀB, the shortest ξ with ρᵀB ξ = x, and `ways`.
+
+    All coordinates ``ξ + waysᵀ z`` also satisfy this equation, so they give the same motion.
+    """
     k, d = x.shape[0], B.row.shape[0]
     span, motion, longest = matrix(arena, k, d), vector(arena, k), 0.0
     assign(motion, x)

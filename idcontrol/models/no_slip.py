@@ -138,7 +138,7 @@ def _candidates(rigid: int, stick: Integers, active: Integers, arena: Arena) -> 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _opening(rho: Array, c: Array, roundoff: Array, x: Array, row: int) -> float:  # pragma: no cover - compiled
-    """Return the velocity ``c + ρ x`` above which a contact is open: a fraction of its unit, plus rounding bounds."""
+    """Return the value of ``c + ρ x`` above which a contact is open: `_OPEN` (|c| + |ρ x|), plus rounding bounds."""
     change, size = 0.0, abs(c[row])
     for d in range(x.shape[0]):
         change += rho[row, d] * x[d]

@@ -204,8 +204,8 @@ def recover_kernel(w: Whitened, f: Array, arena: Arena) -> tuple[Array, Array]: 
 def whiten(problem: StepProblem) -> Whitened:
     """Whiten a step problem (math.md, section 3).
 
-    A soft bilateral row, ``row v⁺ = target - C g``, is a damper on v⁺: it adds ``rowᵀ row / C`` to M and ``-rowᵀ target
-    / C`` to κ, and the formulas stay the same.
+    A soft bilateral row, ``row v⁺ = target - C g`` with compliance C and impulse g, is a damper on v⁺: it adds ``rowᵀ
+    row / C`` to M and ``-rowᵀ target / C`` to κ, and the formulas stay the same.
 
     Raises:
         InputError: A friction coefficient is negative or not a number.

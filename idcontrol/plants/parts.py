@@ -49,9 +49,9 @@ def brake(system: System, v: Array, h: float) -> None:
     """Add the joints' friction to the multibody terms of a step.
 
     The friction torque is D v⁺ with D = d + F / max(|v|, `STICK_RAD_S`). Here d is the viscous and F the dry friction,
-    and v⁺ is the velocity at the step's end. It dissipates energy at any step size: a moving joint of inertia I slows
-    down by h F / I in a step, and a joint that is about to stop does not reverse. Under a torque T < F a joint creeps
-    at T/F times `STICK_RAD_S`. Since D v⁺ is implicit, ``M + h D`` replaces M and ``c + D v`` replaces c.
+    and v⁺ is the velocity at the step's end. It dissipates energy at any step size: dry friction slows a joint of
+    inertia I by at most h F / I in a step, and a joint that is about to stop does not reverse. Under a torque T < F a
+    joint creeps at T/F times `STICK_RAD_S`. Since D v⁺ is implicit, ``M + h D`` replaces M and ``c + D v`` replaces c.
 
     Args:
         system: The robot; M and c of the last update are changed.

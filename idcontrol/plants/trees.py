@@ -305,7 +305,7 @@ def _rows(
 
     Args:
         tree: Trees of both sides, shape (n, 2).
-        joint: Joints of both sides that are machines, shape (n, 2).
+        joint: Joints of both sides, shape (n, 2); not used for free bodies.
         position: Centres of the bodies, shape (bodies, 3) [m].
         jacobian: Jacobian of each machine at the world's origin, shape (k, 6, d).
         support: True if a velocity moves a joint, for each machine, shape (k, joints, d).

@@ -69,9 +69,9 @@ def edge_rows(problem: StepProblem) -> tuple[Array, Array]:
 
 
 def excluded(rows: Array, r: Array) -> bool | None:
-    """True if no y has ρ y + r ≥ 0; None if undecided.
+    """True if no y has ``rows y + r ≥ 0``; None if undecided.
 
-    A linear program searches for a certificate c ≥ 0 with ρᵀc = 0 and r·c < 0.
+    A linear program searches for a certificate c ≥ 0 with ``rowsᵀc = 0`` and ``r·c < 0``.
     """
     lengths = np.linalg.norm(rows, axis=1)
     lengths[lengths < 1e-9 * max(float(lengths.max()), 1e-300)] = 1.0

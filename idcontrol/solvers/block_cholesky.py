@@ -210,7 +210,7 @@ def solve(structure: Structure, diagonal: Array, upper: Array, x: Array) -> None
         structure: From `analyze`.
         diagonal: From `factorize`.
         upper: From `factorize`.
-        x: Vector by place, shape (n, 6).
+        x: Vector, its nodes in the order of their places (`Structure`), shape (n, 6).
     """
     start, column = structure.start, structure.column
     n = start.shape[0] - 1

@@ -181,7 +181,7 @@ def _metric(problem: NearestProblem, arena: Arena) -> _Metric:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _pyramid_rows(problem: NearestProblem, arena: Arena) -> tuple[Array, Array]:
-    """Build the rows of all contacts over y: columns, shape (3n, 8n), and offsets, shape (8n,)."""
+    """Return the rows of all contacts as functions of y: coefficients, shape (3n, 8n), and offsets, shape (8n,)."""
     V, v0, mu = problem.V, problem.v0, problem.mu
     n, k = mu.size, v0.size
     columns, offset = matrix(arena, k, ROWS * n), zeros(arena, ROWS * n)

@@ -272,7 +272,7 @@ def flat_rows(outcomes: Sequence[RunOutcome]) -> list[dict[str, Any]]:
 
 
 def varied_keys(rows: Sequence[PlannedRun]) -> list[str]:
-    """Return the settings that differ between `rows`. If no setting differs, return the controller or the preset."""
+    """Return the settings that differ between `rows`; if none differs, the last changed setting, else the preset."""
     keys = ["preset", *dict.fromkeys(key for row in rows for key in row.changes)]
     values = {key: {json.dumps(row.preset if key == "preset" else at(row.config, key)) for row in rows} for key in keys}
     varied = [key for key in keys if len(values[key]) > 1]

@@ -130,7 +130,7 @@ class _Rows:
         return None, state[1] | {"_rooms": []}
 
     def _write(self, field: str, values: Array, part: Any = Ellipsis) -> None:
-        """Write values of a reference into the task's arrays and the arrays of all controllers."""
+        """Write gains, weights or a reference into the task's arrays and the arrays of all controllers."""
         for targets, at in ((self._own, 0), *self._rooms):
             getattr(targets, field)[at, part] = values
 
@@ -344,7 +344,7 @@ def gather(tasks: Sequence[Task], system: System, q: Array) -> tuple[Targets, Ar
     Args:
         tasks: The tasks; `Force` tasks are ignored, see `gather_forces`.
         system: The robot.
-        q: Configuration that defines the reference of tasks without one, shape (nq,).
+        q: Configuration from which tasks without a reference take theirs, shape (nq,).
 
     Returns:
         The rows of all tasks, and the weights of the joints' reference, shape (a,).

@@ -50,7 +50,7 @@ def missed_weight_in_mujoco() -> float:
     quick=True,
 )
 def missed_slide() -> float:
-    """Return the relative difference between the distance slid down a slope and ½ g (sin θ - μ cos θ) t²."""
+    """Return the relative error of the distance slid down a slope: ½ g (sin θ - μ cos θ) t² in the plant's steps."""
     steps, mu = 300, machines.SLIDING
     downhill = np.array([np.cos(SLOPE), 0.0, -np.sin(SLOPE)])
     plant = plants.build("coulomb-lcp", machines.sled(plane((np.sin(SLOPE), 0.0, np.cos(SLOPE))), mu))

@@ -58,8 +58,8 @@ class Answer(NamedTuple):
         v: Velocities, shape (m,).
         gamma: Impulses, shape (3 n,).
         iterations: Number of iterations.
-        seconds: Processor time without setup, as Castro, Permenter & Han 2022 time Gurobi; for ECOS by its own clock
-            [s].
+        seconds: Processor time [s] without setup, the convention of Castro, Permenter & Han 2022 for Gurobi; ECOS
+            measures it by its own clock.
         solved: True if the solver reports success.
     """
 

@@ -1,4 +1,4 @@
-"""Meshes of a robot: the visual geometry of its URDF, or else rods between joints, and foot spheres."""
+"""Meshes of a robot: the visual geometry of its URDF or, without it, rods between joints and foot spheres."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def arrow(shaft_radius: float, head_radius: float, head_length: float, colour: C
 
 
 def shaft(length: float) -> tuple[int, float] | None:
-    """Return the rod that makes a shaft by two copies, and the start of the second copy; None for too short a shaft.
+    """Return the rod, two overlapping copies of which make a shaft, and the second copy's start; None if too short.
 
     The first copy begins at the tail. A shaft longer than two of the longest rods has a gap.
     """

@@ -175,7 +175,7 @@ class Stage:
         return q
 
     def _at_feet(self, row: Mapping[str, Array], name: str, unknown: Array) -> Array:
-        """Return a channel with a vector at each foot, shape (k, 3), with `unknown` for missing vectors and NaN."""
+        """Return a channel with a vector at each foot, shape (k, 3); `unknown` replaces a missing channel and NaN."""
         values = row.get(name, unknown)
         if values.shape != (self.feet, 3):
             raise InputError(
