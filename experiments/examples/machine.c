@@ -44,7 +44,7 @@
 #define IDC_SHARED
 #include "idcontrol_wire.h"
 
-enum { MOST_JOINTS = 64, MOST_FEET = 16, FAREWELL = 20, PRIORITY = 80, LONGEST_US = 20000 };
+enum { MOST_JOINTS = 64, MOST_FEET = 16, FAREWELL = 20, PRIORITY = 80, MEASURING = 30, LONGEST_US = 20000 };
 enum { MOST_VALUES = 1 + 7 + 6 + 5 * MOST_JOINTS + 3 + 6 * MOST_FEET + 9 };
 
 static const double INERTIA = 0.1; /* of every joint [kg m2] */
@@ -232,8 +232,8 @@ static int quantile(const struct answers *answers, double share) {
 }
 
 /* Ask for real time: a priority above ordinary processes, and memory that is never swapped out. */
-static void hurry(void) {
-    const struct sched_param param = {.sched_priority = PRIORITY};
+static void hurry(int priority) {
+    const struct sched_param param = {.sched_priority = priority};
     if (sched_setscheduler(0, SCHED_FIFO, &param) != 0) fprintf(stderr, "SCHED_FIFO: %s\n", strerror(errno));
     if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0) fprintf(stderr, "locked memory: %s\n", strerror(errno));
 }
@@ -283,7 +283,7 @@ int main(int argc, char **argv) {
     const int64_t period = 1000000000 / hz;
     struct idc_life life = {.patience_ns = patience * period, .still_ns = STILL_NS, .most_ns = BRAKED_NS, .rest = REST};
     static struct answers answers;
-    hurry();
+    hurry(measures ? MEASURING : PRIORITY); /* polling must not keep the loop from its core */
     const pid_t parent = getppid();
     int64_t due = now_ns(), sent = due;
     int farewell = 0;

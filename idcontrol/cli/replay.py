@@ -28,7 +28,7 @@ def command(folder: Path, controller: str | None, out: Path | None, as_json: boo
     run = load(folder)
     chosen = controller or str(run.config.get("controller"))
     replayed = replay(run, chosen)
-    metrics = record(out or fresh_folder("runs", f"replay-{folder.name}"), run, chosen, replayed)
+    metrics = record(out or fresh_folder("runs", f"replay-{folder.resolve().name}"), run, chosen, replayed)
     if as_json:
         print_json(metrics)
     else:

@@ -243,7 +243,8 @@ struct idc_life {
 static inline enum idc_mode idc_live(struct idc_life *life, struct idc_inbox *box, int asked, int heard, double speed,
                                      int64_t now_ns) {
     if (heard || life->heard_ns == 0) life->heard_ns = now_ns;
-    if (speed >= life->rest || life->moved_ns == 0) life->moved_ns = now_ns;
+    if (!(speed < life->rest) || life->moved_ns == 0) /* NaN is not at rest */
+        life->moved_ns = now_ns;
     life->silent = asked != IDC_STOPPED && now_ns - life->heard_ns > life->patience_ns;
     if (life->mode == IDC_IDLE && box->known && !life->silent) life->mode = IDC_READY;
     if (life->mode == IDC_READY && life->silent) life->mode = IDC_IDLE, box->known = 0; /* the next loop may come */

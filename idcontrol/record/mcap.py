@@ -23,6 +23,8 @@ from idcontrol.errors import InputError, install_command
 from idcontrol.record.columns import Column, columns_of
 from idcontrol.record.recording import Run
 
+LATEST_S: Final = 8e9
+"""Times in MCAP files are 64-bit nanoseconds; this bound leaves room for a run [s]."""
 ROWS: Final = 1000
 """Number of rows that are converted to Python numbers together."""
 INFO: Final = 2
@@ -169,13 +171,17 @@ def _nanoseconds(seconds: float) -> int:
 
 def _began(run: Run) -> int:
     """Return the Unix time of time zero [ns]; 0 if the record has no date."""
-    utc = run.arrays.get("utc_s", np.full(1, np.nan))
-    if len(utc) and np.isfinite(utc[0]):  # a loop on the wall clock
-        return round(1e9 * float(utc[0] - run.arrays["t"][0]))
+    utc = np.ravel(run.arrays.get("utc_s", np.nan))
     try:
-        return round(1e9 * datetime.datetime.fromisoformat(run.began).timestamp()) if run.began else 0
-    except ValueError:
-        raise InputError(f"{run.folder / 'run.json'}: began={run.began!r} is not a date of ISO 8601") from None
+        if len(utc) and np.isfinite(utc[0]):  # a loop on the wall clock
+            seconds = float(utc[0] - run.arrays["t"][0])
+        else:
+            seconds = datetime.datetime.fromisoformat(run.began).timestamp() if run.began else 0.0
+    except (ValueError, OverflowError):
+        seconds = -1.0
+    if not 0.0 <= seconds < LATEST_S:
+        raise InputError(f"{run.folder} has no usable date: began={run.began!r}, utc_s; run it again, or mend run.json")
+    return round(1e9 * seconds)
 
 
 def _pose(nanoseconds: int, q: list[float]) -> dict[str, Any]:

@@ -13,11 +13,15 @@ import numpy as np
 
 from idcontrol import controllers
 from idcontrol.config.changes import with_infinities
+from idcontrol.controllers.answer import check_command, check_finite
 from idcontrol.errors import InputError
 from idcontrol.loop.life import MIX_S
 from idcontrol.loop.record import working
+from idcontrol.record.files import checked
 from idcontrol.record.recording import Run
+from idcontrol.scenes.disturbances import SensorNoise
 from idcontrol.scenes.walk import WalkConfig, WalkScene
+from idcontrol.sensing import Sensing
 from idcontrol.types import Array, ContactForces, State
 
 
@@ -49,39 +53,79 @@ def replay(run: Run, controller: str) -> Replayed:
         UnknownName: The controller does not exist.
         InputError: The run is not a walk, or its record lacks the sensed states.
     """
+    config, loops = _configuration(run)
+    scene = WalkScene.of(msgspec.structs.replace(config, controller=controller))
+    rows = working(run.arrays) if loops else slice(None)
+    states, arrays = _states(run, rows), {name: values[rows] for name, values in run.arrays.items()}
+    since = int(np.searchsorted(arrays["t"] - arrays["t"][:1], 1.1 * MIX_S)) if loops else 0
+    if since >= len(states):
+        raise InputError(f"{run.folder} has no tick to compare; replay a longer run")
+    observer, recorded = scene.observer(), arrays["tau_wanted" if "tau_wanted" in arrays else "tau"]
+    shapes = states[0].q.shape, states[0].v.shape, recorded.shape, arrays["q_des"].shape
+    model, expected = observer.system.model, (len(states), observer.system.n_actuated)
+    if shapes != ((model.nq,), (model.nv,), expected, expected) or not (np.diff(arrays["t"]) > 0.0).all():
+        raise InputError(
+            f"{run.folder} is damaged: its channels do not fit {scene.robot.name}, or its times do not rise"
+        )
+    planner = scene.planner(scene.guide())
+    planner.reset(_first(run, states[0]))
+    plan, ask = scene.plan(planner), controllers.build(controller, scene.controller_setup())
+    tau, off, patch = np.empty_like(recorded), 0.0, observer.sole_patch
+    for row, state in enumerate(states):
+        reference = plan(state)
+        command = ask(state.sealed(), reference)
+        check_command(command, ask, state, tau.shape[1], len(reference.stance) if patch is None else len(patch))
+        check_finite(command, ask, state)
+        tau[row] = command.tau
+        off = max(off, float(np.abs(reference.q - arrays["q_des"][row]).max()))
+    # at the handover after standing up, a loop mixes the controller's torques with the torques of the path; its ticks
+    # may be late
+    return Replayed(arrays["t"][since:] - arrays["t"][0], tau[since:], recorded[since:], off)
+
+
+def _configuration(run: Run) -> tuple[WalkConfig, bool]:
+    """Return the configuration of a recorded walk, and True if a loop recorded it.
+
+    Raises:
+        InputError: The run is not a walk, or its record lacks the sensed states or the references.
+    """
+    file, loop = str(run.folder / "config.json"), run.config.get("loop") or {}
     settings = {name: value for name, value in run.config.items() if name != "loop"}
-    loop = run.config.get("loop") or {}
-    if run.layout is None or not settings.keys() <= set(WalkConfig.__struct_fields__):
+    if run.layout is None or not settings or not settings.keys() <= set(WalkConfig.__struct_fields__):
         raise InputError(f"{run.folder} is not a walk; replay takes runs of trot and rough, and of idcontrol loop")
-    config = msgspec.convert(with_infinities(settings), WalkConfig)
-    contacts = (loop.get("sensing") or {"contacts": config.sensing.contacts})["contacts"]
+    if not isinstance(loop, dict) or (loop and not {"mode", "phase", "t_machine", "tau_wanted"} <= run.arrays.keys()):
+        raise InputError(f"{run.folder} is damaged: its channels are not of a loop")
+    config = checked(with_infinities(settings), WalkConfig, file)
+    sensing = checked(loop.get("sensing") or {}, Sensing, file) if loop else config.sensing
+    senses = not loop and (config.noise != SensorNoise() or sensing != Sensing())
     unknown = {
         "command.ahead_s": config.command.ahead_s != 0.0,
         "path.kind=joystick": config.path.kind == "joystick",
+        # the age of delayed states, and modified forces of a run, are not recorded
+        "sensing.delay_ticks": sensing.delay_ticks > 0,
+        "sensing.noise.force_n": not loop and sensing.noise.force_n > 0.0,
+        "sensing.forces=estimated": not loop and sensing.forces == "estimated",
+        "sensed states": senses and not {"q_sensed", "v_sensed"} <= run.arrays.keys(),
         "loop.planner": loop.get("planner") is not None,
-        f"sensing.contacts={contacts}": contacts != "planned",
+        f"sensing.contacts={sensing.contacts}": sensing.contacts != "planned",
     }
     for setting in (name for name, used in unknown.items() if used):
         raise InputError(f"{run.folder} was made with {setting}, which the record does not contain; replay another run")
-    scene = WalkScene.of(msgspec.structs.replace(config, controller=controller))
-    rows = working(run.arrays) if loop else slice(None)
-    states, arrays = _states(run, rows), {name: values[rows] for name, values in run.arrays.items()}
-    if not states:
-        raise InputError(f"{run.folder} has no tick in which its controller was called")
-    planner = scene.planner(scene.guide())
+    return config, bool(loop)
+
+
+def _first(run: Run, state: State) -> State:
+    """Return the state from which the planner began: recorded for sensed walks, else the first state."""
     seen = run.meta.get("planned_from")
-    planner.reset(states[0] if seen is None else State(t=0.0, q=np.array(seen["q"]), v=np.array(seen["v"])))
-    plan, ask = scene.plan(planner), controllers.build(controller, scene.controller_setup())
-    tau, off = np.empty_like(arrays["q_des"]), 0.0
-    for row, state in enumerate(states):
-        reference = plan(state)
-        tau[row] = ask(state.sealed(), reference).tau
-        off = max(off, float(np.abs(reference.q - arrays["q_des"][row]).max()))
-    recorded, t = arrays["tau_wanted" if "tau_wanted" in arrays else "tau"], arrays["t"] - arrays["t"][0]
-    # at the handover after standing up, a loop mixes the controller's torques with the torques of the path; its ticks
-    # may be late
-    since = int(np.searchsorted(t, 1.1 * MIX_S)) if loop else 0
-    return Replayed(t[since:], tau[since:], recorded[since:], off)
+    if seen is None:
+        return state
+    try:
+        q, v = np.array(seen["q"], dtype=np.float64), np.array(seen["v"], dtype=np.float64)
+    except (TypeError, KeyError, ValueError):
+        q = v = np.zeros(0)
+    if (q.shape, v.shape) != (state.q.shape, state.v.shape):
+        raise InputError(f"{run.folder / 'run.json'} is damaged: planned_from is not a state of this robot")
+    return State(t=0.0, q=q, v=v)
 
 
 def _states(run: Run, rows: slice) -> list[State]:

@@ -169,7 +169,7 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         patch: A strip of different friction.
         duration_s: Length of the run.
         rate_hz: Rate of the control loop.
-        power: Share of the robot's torque limits and torque rates, for planner, controller, gate and plant.
+        power: Share of the robot's torque limits and torque rates that planner, controller and gate use.
         seed: Seed of all random numbers: start, noise, ground.
         preset: Name of the preset.
         planner: ``trot``, or ``paper`` for the paper's original planner with its quirks (only for the robot `links`).

@@ -252,3 +252,11 @@ def test_it_shares_memory_with_a_loop(header, tmp_path):
     later = SharedLink(memory, 0, lock)
     assert later.receive() is None
     later.close()
+
+
+def test_shared_memory_never_overwrites_another_file(tmp_path):
+    precious = tmp_path / "notes.txt"
+    precious.write_text("precious")
+    with pytest.raises(InputError, match="file with other content"):
+        named(str(precious))
+    assert precious.read_text() == "precious"

@@ -155,3 +155,10 @@ def test_the_command_reports_file_rows_and_bytes(walk, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out) == {"file": str(path), "rows": 50, "bytes": path.stat().st_size}
     assert cli.main(["export", str(walk.folder), "--mcap", str(tmp_path / "nowhere" / "a.mcap")]) == 2
     assert "cannot be written" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("changes", [{"began": "9999-01-01T00:00:00+00:00"}, {"began": "soon"}])
+def test_a_run_without_a_usable_date_is_refused(recorded, tmp_path, changes):
+    with pytest.raises(idc.errors.InputError, match="no usable date"):
+        export(dataclasses.replace(recorded, **changes), tmp_path / "run.mcap")
+    assert not (tmp_path / "run.mcap").exists()

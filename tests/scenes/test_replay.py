@@ -91,3 +91,23 @@ def test_a_walk_whose_references_are_unknown_is_refused(settings: dict[str, obje
     config = jsonable(msgspec.to_builtins(configuration.build(WalkConfig(), settings)))
     with pytest.raises(InputError, match="which the record does not contain"):
         replay(dataclasses.replace(walk, config=config), "pid")
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"config": {"sensing": {"delay_ticks": 3}}}, "sensing.delay_ticks"),
+        ({"config": {"noise": {"angle_rad": 1e-3}}}, "sensed states"),
+        ({"config": {"mu": "high"}}, "config.json"),
+        ({"config": {"loop": 5}}, "channels are not of a loop"),
+        ({"meta": {"planned_from": {"q": [1.0]}}}, "planned_from"),
+        ({"arrays": {"t": np.zeros(150)}}, "times do not rise"),
+        ({"arrays": {"tau_wanted": np.zeros((150, 3))}}, "channels do not fit"),
+    ],
+)
+def test_damaged_and_incomplete_records_are_refused(
+    changes: dict[str, dict[str, object]], line: str, walk: Run
+) -> None:
+    damaged = {name: getattr(walk, name) | more for name, more in changes.items()}
+    with pytest.raises(InputError, match=line):
+        replay(dataclasses.replace(walk, **damaged), "pid")

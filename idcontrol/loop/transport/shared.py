@@ -29,13 +29,16 @@ def named(path: str) -> tuple[int, mmap.mmap]:
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        if os.fstat(descriptor).st_size not in (0, BYTES):
+            raise InputError(f"{path} is a file with other content; give another file, best a new one in /dev/shm")
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.ftruncate(descriptor, BYTES)
         return descriptor, mmap.mmap(descriptor, BYTES)
     except BlockingIOError:
         raise InputError(f"{path}: another loop uses this shared memory; give another file") from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be shared memory: {error.strerror}; give a file in /dev/shm") from error
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"{path} cannot be shared memory: {why}; give a file in /dev/shm") from error
 
 
 class _Mailbox:
