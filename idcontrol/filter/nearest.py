@@ -60,9 +60,11 @@ MOST_JOINTS: Final = 58
 SLOWS: Final = 0.95
 """Share γ of its slip that a contact may keep in a period, as in `idcontrol.contact.landing`."""
 
-MET: Final = 1e-5
-"""Relative excess at which a limit still counts as met. Contacts that slip less than `SLIP_SPEED`, 1e-6 m/s, stand in
-the program; with levers of a decimetre they move joints by 1e-5 rad/s."""
+MET: Final = 1e-9
+"""Relative excess at which a cap of force or power still counts as met."""
+MOVED_BY_SLIP: Final = 1e-5
+"""Excess at which a speed of a joint still counts as allowed [rad/s], relative above 1 rad/s. Contacts that slip less
+than `SLIP_SPEED`, 1e-6 m/s, stand in the program; with levers of a decimetre they move joints by 1e-5 rad/s."""
 
 GRAVITY: Final = 9.81
 """A contact that slips less than μ times this acceleration in a period can stop in the period [m/s²]."""
@@ -164,7 +166,7 @@ def _broken(p: AssembledStep, v: Array, f: Array, impulse: Array) -> int:
     wanted, a, cut, power = p.wanted, impulse.shape[0], 0, 0.0
     u = v.shape[0] - a
     for j in range(a):
-        slack = MET * max(abs(wanted.v[u + j]), 1.0)
+        slack = MOVED_BY_SLIP * max(abs(wanted.v[u + j]), 1.0)
         if not wanted.slowest[j] - slack <= v[u + j] <= wanted.fastest[j] + slack:
             cut |= JOINT | (FIRST_JOINT << min(j, MOST_JOINTS - 1))
         power += wanted.v[u + j] * impulse[j]

@@ -57,6 +57,8 @@ def replay(run: Run, controller: str) -> Replayed:
     scene = WalkScene.of(msgspec.structs.replace(config, controller=controller))
     rows = working(run.arrays) if loops else slice(None)
     states, arrays = _states(run, rows), {name: values[rows] for name, values in run.arrays.items()}
+    # at the handover after standing up, a loop mixes the controller's torques with the torques of the path; its ticks
+    # may be late
     since = int(np.searchsorted(arrays["t"] - arrays["t"][:1], 1.1 * MIX_S)) if loops else 0
     if since >= len(states):
         raise InputError(f"{run.folder} has no tick to compare; replay a longer run")
@@ -78,8 +80,6 @@ def replay(run: Run, controller: str) -> Replayed:
         check_finite(command, ask, state)
         tau[row] = command.tau
         off = max(off, float(np.abs(reference.q - arrays["q_des"][row]).max()))
-    # at the handover after standing up, a loop mixes the controller's torques with the torques of the path; its ticks
-    # may be late
     return Replayed(arrays["t"][since:] - arrays["t"][0], tau[since:], recorded[since:], off)
 
 
