@@ -46,8 +46,8 @@ from idcontrol.types import Array, Status
 MODE_NODES: Final = 100_000
 """Quadratic programs that the search over contact modes may spend on up to `MODE_CONTACTS` contacts."""
 MODE_CONTACTS: Final = 14
-"""Number of coupled contacts up to which the search decides nearly all problems. With more contacts it decides few. So
-its limit falls with the cube of their number, as fast as the time of a quadratic program grows."""
+"""Number of coupled contacts up to which the search decides nearly all problems. With more contacts it decides few.
+There the limit falls with the cube of their number, since the time of a quadratic program grows as fast."""
 SO_FAR_EVERY: Final = 500
 """Number of problems after which ``so-far.json`` is written again, so that an interrupted run leaves its counts."""
 

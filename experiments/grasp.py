@@ -225,8 +225,8 @@ def _measured(arrays: Mapping[str, Array], scene: GraspScene, h: float, steps: i
 def _force_errors(arrays: Mapping[str, Array], held: slice) -> dict[str, Any]:
     """Return errors of the predicted sum of normal forces.
 
-    The share of each fingertip is indeterminate. So the error over ticks in which exactly the predicted contacts carry
-    load, which `metrics` reports for walking feet, means nothing here.
+    Only the sum is judged, since the share of each fingertip is indeterminate. Errors of single contacts, which
+    `metrics` reports for walking feet, would mean nothing here.
     """
     numbers = metrics.contact_forces(arrays["normal"][held], arrays["normal_pred"][held])
     return {key: value for key, value in numbers.items() if "same_feet" not in key}

@@ -185,7 +185,7 @@ def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
         return (
             picture(
                 "Fig. 18: error of the arm that swings the box",
-                "Mean over the seven joints; curves that are equal lie on each other. A dotted line is where the box "
+                "Mean over the seven joints; equal curves overlap. A dotted line is where the box "
                 "is dropped, dash-dotted the mean error of the original's pid.",
                 figure,
             ),

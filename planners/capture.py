@@ -19,7 +19,7 @@ from idcontrol.types import Array
 SOONEST: Final = 0.75
 """Minimum duration of a hurried step, relative to the planned time of single support."""
 LAST_S: Final = 0.1
-"""Time before a landing from which the landing is no longer moved [s]."""
+"""A landing is no longer moved if it is due within this time [s]."""
 SOONER_S: Final = 0.02
 """Interval between the landing times that are compared [s]."""
 APART: Final = 0.8

@@ -46,7 +46,7 @@ class GraspLoad:
 
 
 def grasp_loads(system: System, contacts: Detector, plan: Sequence[Reference], held: str, hand: str) -> list[GraspLoad]:
-    """Return the load at each instant of `plan`, for a body that keeps its pose in the hand since the last update.
+    """Return the load at each instant of `plan`; the body keeps the pose in the hand that it had at the last update.
 
     Args:
         system: Hand and body, updated to the beginning of the plan; this function leaves it at the end of the plan.

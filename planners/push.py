@@ -26,8 +26,8 @@ LEAN: Final = 0.3
 """Minimum tangential force of a foot in a swaying gait, relative to the normal force [-]."""
 
 TURN: Final = 0.13
-"""Amplitude of roll and pitch above which the force of a foot leans more than `LEAN`, at most towards the centre of
-mass [rad]. If the robot rotated much farther during a bound, joints limited to 15 rad/s could not follow."""
+"""If roll or pitch would exceed this amplitude, the forces of the feet lean more than `LEAN`, at most towards the
+centre of mass [rad]. If the robot rotated much farther during a bound, joints limited to 15 rad/s could not follow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ LEAST_LEAN_RAD = 0.02
 MOST_LEAN_RAD = 0.15
 """Lean at the end of a stance above which a robot will fall. At four times this lean it counts as fallen."""
 ON_EDGE = 1e-3
-"""Distance from the edge of the support polygon below which a centre of mass inside counts as on the edge [m].
+"""A centre of mass inside the support polygon, but closer to its edge than this, counts as on the edge [m].
 
 For two feet `support_margin` is up to 0.2 mm too large, because it only samples `DIRECTIONS`."""
 MOST_RADIUS = 0.5
@@ -214,7 +214,7 @@ def implausible_inertias(robot: Robot, system: System) -> list[str]:
         gyration = math.sqrt(float(np.linalg.eigvalsh(body.inertia)[-1]) / body.mass) if body.mass > 0.0 else 0.0
         if gyration > size:
             faults.append(
-                f"what joint {name} moves has the inertia of its {body.mass:.3g} kg {gyration:.2g} m away, the robot "
-                f"is {size:.2g} m large; correct its <inertial>"
+                f"the body on joint {name} has the inertia of {body.mass:.3g} kg at a distance of {gyration:.2g} m, "
+                f"but the robot is {size:.2g} m large; correct its <inertial>"
             )
     return faults

@@ -75,7 +75,7 @@ _AT = '<General><Interfaces><NetworkInterface name="{}"/></Interfaces></General>
 
 
 def places(layout: np.dtype[Any]) -> Integers:
-    """Return the position of each byte of the CDR in a message of `layout`, -1 for padding, shape (bytes of the CDR,).
+    """Return the place of each CDR byte in a message of `layout`, shape (bytes of the CDR,); -1 for padding.
 
     Like C, CDR (OMG XTypes, 7.4) aligns every number to its size; unlike C, it does not align structures.
     """
@@ -219,7 +219,10 @@ class Bus:
                 self.damaged += 1
 
     def _sound(self, message: Message | None) -> bool:
-        """True if a message is intact or has no checksum, as states of simulators: DDS itself checks the transport."""
+        """True if a message is intact, or has no checksum.
+
+        Simulators send states without a checksum, since DDS itself checks the transport.
+        """
         if message is None:
             return False
         return bool(message["crc"] == checksum(message) or (not self._robot and message["crc"] == 0))

@@ -178,7 +178,7 @@ class Tsid:
 def _require_counterparts(moves: list[Any], targets: Targets, weight: Array) -> None:
     """Check that TSID has a counterpart of each task, and that there is a task."""
     if not moves:
-        raise InputError("TSID takes whole-body tasks here; take an experiment that has them, such as sway")
+        raise InputError("TSID needs whole-body tasks; choose an experiment that has them, e.g. sway")
     for task in moves:
         if not isinstance(task, CoM | Frame) or getattr(task, "relative_to", None) is not None:
             raise InputError(f"TSID has no counterpart of the task {type(task).__name__} here; take CoM and Frame")

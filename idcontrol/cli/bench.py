@@ -33,8 +33,8 @@ THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 def command(section: str, contacts: str | None, samples: int, budget: float, steps: int, as_json: bool) -> int:
     """Time this library, its peers and the floor alternately on the states of a walk. Answers are compared first.
 
-    The floor is Pinocchio's time for the rigid-body terms, called from Python. A bar is a multiple of the floor, of the
-    peer's median, or of a microsecond, named in the column `of`. For `tasks`, the environment variable TSID_PYTHON
+    The floor is Pinocchio's time for the rigid-body terms, called from Python. A bar is a multiple of the quantity in
+    the column `of`: the floor, the peer's median, or a microsecond. For `tasks`, the environment variable TSID_PYTHON
     names an interpreter that has TSID.
 
     SECTION is solvers, models, controllers, tasks, plants, batch, tick, memory, compiling or all. The sections memory
@@ -130,7 +130,7 @@ def _show(result: Mapping[str, Any]) -> None:
             mark(row["goal_met"]),
         )
     show(table)
-    show("floors, ratio: median over the floor, over the peer's median; limit, goal: largest value", style="dim")
+    show("floors: median / floor; ratio: median / peer's median; limit, goal: largest allowed value", style="dim")
     differing = [row for row in result["rows"] if row["agrees"] is False]
     if differing:
         differences = ("answers that differ", "peer", "difference")

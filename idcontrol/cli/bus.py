@@ -51,7 +51,7 @@ def command(robot: str | None, bind: str, interface: str | None, domain: int, si
     else:
         click.echo(
             f"{count.commands} commands of the loop: {count.lost} lost, {count.overtaken} overtaken by newer ones; "
-            f"{count.put} put on the bus, then {count.brakes} to brake; "
+            f"{count.put} put on the bus, then {count.brakes} brake messages; "
             f"{count.states} states of the robot: {count.damaged} damaged"
         )
     return DONE

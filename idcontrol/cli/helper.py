@@ -1,6 +1,6 @@
 """The command ``idcontrol`` for one run without a record, which compiles kernels for the process that started it.
 
-It ends with that process, as `idcontrol.cli.child` does, and leaves only compiled kernels.
+It ends when that process ends, as `idcontrol.cli.child` does, and leaves only compiled kernels.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ TIMES = {
     "period": "period_us",
     "delay of the start": "late_us",
     "computing": "compute_us",
-    "  of it on the CPU": "compute_cpu_us",
+    "  CPU time": "compute_cpu_us",
     "  listening": "read",
     "  estimator": "estimate",
     "  planner": "plan",

@@ -1,4 +1,4 @@
-"""Admissible torques for policies: the nearest ones within friction cones and limits. Contact forces are predicted.
+"""Filter a policy's torques: return the nearest torques that keep friction cones and limits, with predicted forces.
 
 A policy gives joint targets at 50 Hz, or torques. `Torques` is called in every period of the drives' loop::
 
@@ -52,7 +52,7 @@ def step(
         limits: Further limits; their arrays are overwritten in each step.
         settings: Settings of contacts and torque rates.
     """
-    settings = replace(settings, impacts=False)  # the filter's own prediction includes them
+    settings = replace(settings, impacts=False)  # the filter's prediction already includes impacts
     return InverseDynamics(SCHEME, contacts.system, contacts, gains, h, settings, limits=limits)
 
 

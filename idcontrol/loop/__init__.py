@@ -68,8 +68,8 @@ still for 20 ms while it reports
 a velocity and should have moved
 by 0.01 rad, or while its torque
 and its reference change; the
-base's orientation likewise,
-except for the last
+base's orientation likewise, but
+without the rule on torque
 a drive does not apply the        the torque is sent; braked after 20 ticks in a row
 torque that was sent
 the gate cuts torques to limits   braked after 0.2 s

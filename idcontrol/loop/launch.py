@@ -172,7 +172,7 @@ def _check(settings: LoopSettings, viewer: Viewer | None) -> None:
             "or give --arm to have it armed as soon as it is ready"
         )
     if viewer is not None and settings.transport == "inprocess":
-        raise InputError("a loop in process is over too soon to be shown; record it and replay it: idcontrol view DIR")
+        raise InputError("a loop in process ends too soon to be shown; record it, then replay it: idcontrol view DIR")
 
 
 class _Work:

@@ -135,7 +135,7 @@ class AccelerationSolution:
 
 
 def whitened(problem: AccelerationProblem) -> tuple[Whitened, Held]:
-    """Return the problem in whitened form, ``J v̇ + J̇ v = c + ρ ρᵀ f``, with and without rigid bilateral rows."""
+    """Whiten the problem, ``J v̇ + J̇ v = c + ρ ρᵀ f``; also return its rows with rigid bilateral rows eliminated."""
     contacts = replace(problem.contacts, gap=np.zeros(len(problem.contacts)), surface_velocity=-problem.drift)
     w = whiten(
         StepProblem(

@@ -215,7 +215,7 @@ class Socket:
         self._queue = [msgspec.structs.replace(end, t=max(t, end.t) + REST_S, q=q, v=still, a=still)]
 
     def _at(self, t: float) -> Target:
-        """Return the target at time t, between the last target and the next."""
+        """Interpolate the target at time t between the last target and the next."""
         start = self._start
         if not self._queue:
             return msgspec.structs.replace(start, t=t)

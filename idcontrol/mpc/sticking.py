@@ -26,8 +26,8 @@ def torques(
         contacts: The feet; their system is updated.
         stance: True for feet that stand, shape (n_feet,).
         motion: Configuration, velocity and acceleration in Pinocchio's layout.
-        forces: Wanted forces of the ground on the feet, world axes, shape (n_feet, 3) [N]; the forces used are the
-            nearest that cause the motion. None for the smallest forces.
+        forces: Wanted forces of the ground on the feet, world axes, shape (n_feet, 3) [N]. The torques assume the
+            nearest forces that cause the motion; None for the smallest forces.
     """
     q, v, a = motion
     standing, J, _ = _contacts(contacts, stance, q, v)

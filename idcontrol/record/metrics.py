@@ -632,9 +632,9 @@ def statuses(status: Array, solved_by: Array | None = None, gap: Array | None = 
 
     Returns:
         The number of steps with each `Status`. Under ``by``, the number of steps solved by sticking or by each contact
-        model, if any. If the controller searches for the closest torque, ``nearest`` contains the number of steps in
-        which no torque is proved to be closer, ``proved``, the number of steps without such a proof, ``unproved``, and
-        the largest gap, ``gap_max_nm``.
+        model, if any. If the controller searches for the closest torque, ``nearest`` contains ``proved``, the number of
+        steps in which the search proved that no torque is closer; ``unproved``, the number of steps without such a
+        proof; and the largest gap, ``gap_max_nm``.
     """
     counts: dict[str, Any] = {name.name.lower(): int(np.count_nonzero(status == name)) for name in Status}
     counts["by"] = {}

@@ -199,7 +199,7 @@ class Body:
         return load
 
     def reference(self) -> Reference:
-        """Return the home pose and the stance feet, one period after the last call."""
+        """Count one more period of stance; return the home pose with the present stance of the feet."""
         self._since += self._h
         for foot in np.flatnonzero(self.stance & (np.abs(self._since - LANDED_S) < 0.5 * self._h)):
             self.feet[foot].weight = 0.0

@@ -125,8 +125,8 @@ class GraspScene:
         shared = set.intersection(*chains) if chains else set()
         if robot.description.base != "fixed" or not shared or any(chain == shared for chain in chains):
             raise InputError(
-                f"robot {robot.name!r} has no hand: a grasp needs a fixed base, and fingertips (its feet) that are "
-                "moved by an arm and each by a finger; take arm"
+                f"robot {robot.name!r} has no hand: a grasp needs a fixed base, and an arm with fingers that each "
+                "carry one fingertip (a foot of the robot file); take arm"
             )
         fingers = np.array([i not in shared for i in range(system.n_actuated)])
         names = system.actuated_names

@@ -131,7 +131,7 @@ class WholeBodyScene:
                     f"{what} is for a machine that stands; set walk.count=0 and walk.reach_m=0, or leave it out"
                 )
         if config.lower_m != 0.0 and not walks:
-            raise InputError("lower_m is for a machine that steps; lower one that stands by sway.centre_m")
+            raise InputError("lower_m is for a machine that steps; to lower a standing machine, set sway.centre_m")
         self.config, self.robot = config, robots.load(config.robot)
         self.body = Body(
             self.robot,

@@ -28,7 +28,7 @@ from idcontrol.solvers.status import TOLERANCE
 from idcontrol.types import Array, Booleans
 
 _VIOLATED: Final = 1e-7
-"""Sum of constraint violations from which a node may be empty; the largest entry of r is 1."""
+"""A node may be empty only if its constraint violations sum to more than this; the largest entry of r is 1."""
 _EXACT: Final = 1e-6
 """Acceptance threshold of certificates: a certificate must exclude every solution whose entries sum to less than the
 reciprocal of this."""

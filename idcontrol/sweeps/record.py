@@ -90,8 +90,8 @@ def coinciding(outcomes: Sequence[RunOutcome]) -> str:
         steps = [(o.metric("solver.by.sticking") or 0, o.metric("steps") or 0) for o in group]
         stuck = min(n / of for n, of in steps if of) if any(of for _, of in steps) else 0.0
         reason = (
-            f": contacts stuck in {100.0 * stuck:.1f} % of their steps, where stage II answers for all of them"
-            " (--set inverse.shortcut=false makes each solve its own problem)"
+            f": in {100.0 * stuck:.1f} % of their steps all contacts stick, and the same stage II computes the torques"
+            " (with --set inverse.shortcut=false, each solves its own problem)"
             if stuck > 0.0
             else ""
         )

@@ -186,7 +186,7 @@ def conduct(
         The metrics, the settings of `HEADLINE` and the folder.
     """
     try:
-        # no warnings of NumPy: code that gets numbers that are not finite detects them and reports a status
+        # NumPy need not warn: our code detects numbers that are not finite and reports them as a status
         said = what(experiment.name, config)
         with np.errstate(all="ignore"), announced(said, _helper(experiment, config)):
             metrics = experiment.run(config, out, progress)

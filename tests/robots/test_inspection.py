@@ -315,8 +315,8 @@ def test_an_inertia_that_needs_more_room_than_the_robot_is_a_warning(tmp_path):
     heavy = (descriptions.INERTIAL.format(mass=4, i=0.05), descriptions.INERTIAL.format(mass=4, i=50))
     (message,) = changed(tmp_path, heavy).warnings
     assert message == (
-        "mule.urdf: what joint root_joint moves has the inertia of its 4 kg 3.5 m away, the robot is 0.5 m large; "
-        "correct its <inertial>"
+        "mule.urdf: the body on joint root_joint has the inertia of 4 kg at a distance of 3.5 m, "
+        "but the robot is 0.5 m large; correct its <inertial>"
     )
 
 

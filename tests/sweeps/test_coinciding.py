@@ -20,7 +20,7 @@ def outcome(controller, mu, torque, *, stuck=90):
 def test_controllers_with_the_same_torques_are_named_with_the_reason():
     runs = [outcome("a", 0.8, 1.0), outcome("b", 0.8, 1.0 + 1e-9), outcome("c", 0.8, 1.1), outcome("a", 0.1, 2.0)]
     sentence = coinciding(runs)
-    assert sentence.startswith("a and b coincide at mu 0.8: contacts stuck in 90.0 % of their steps")
+    assert sentence.startswith("a and b coincide at mu 0.8: in 90.0 % of their steps all contacts stick")
     assert "c" not in sentence.split(" coincide")[0]
     assert sentence.count("coincide") == 1
 
@@ -33,8 +33,8 @@ def test_coinciding_controllers_report_the_smallest_share_of_sticking():
     runs = [outcome("a", 0.8, 1.0), outcome("b", 0.8, 1.0, stuck=80.4), outcome("c", 0.8, 1.0)]
     del runs[2].metrics["steps"], runs[2].metrics["solver"]  # a record of another make
     reason = (
-        "contacts stuck in 80.4 % of their steps, where stage II answers for all of them (--set inverse.shortcut=false "
-        "makes each solve its own problem)."
+        "in 80.4 % of their steps all contacts stick, and the same stage II computes the torques "
+        "(with --set inverse.shortcut=false, each solves its own problem)."
     )
     assert coinciding(runs) == f"a, b and c coincide: {reason}"
     for run in runs:

@@ -75,9 +75,13 @@ def arrow(shaft_radius: float, head_radius: float, head_length: float, colour: C
 
 
 def shaft(length: float) -> tuple[int, float] | None:
-    """Return the rod, two overlapping copies of which make a shaft, and the second copy's start; None if too short.
+    """Choose the rods of a shaft of this length; return None if the shaft is too short to be drawn.
 
-    The first copy begins at the tail. A shaft longer than two of the longest rods has a gap.
+    A shaft consists of two overlapping copies of one rod; the first copy begins at the tail. A shaft longer than two of
+    the longest rods has a gap.
+
+    Returns:
+        Index of the rod in `RODS`, and the distance from the tail at which the second copy begins [m].
     """
     rod = int(np.searchsorted(RODS, length, side="right")) - 1
     return None if rod < 0 else (rod, length - RODS[rod])
