@@ -233,7 +233,7 @@ def _force_errors(arrays: Mapping[str, Array], held: slice) -> dict[str, Any]:
 
 
 def _grip_while(arrays: Mapping[str, Array], held: slice) -> dict[str, float]:
-    """Return the largest ratio of friction to normal force, and the share of ticks with a tip off the box."""
+    """Return the largest ratio of summed friction to normal force, and the share of ticks with a tip off the box."""
     force, normal = arrays["force"][held][1:], arrays["normal"][held][1:]  # the first row has no forces yet
     if not len(normal):
         return {"friction_used": 0.0, "tips_off": 0.0}

@@ -33,7 +33,7 @@ def claims(folder: Path) -> tuple[Claim, ...]:
     if (folder / TOSSES).is_file():
         rows.append(
             Claim(
-                statement="corners of a thrown cube are where they were measured: mean distance, tosses not fitted",
+                statement="simulated corners of a thrown cube are where they were measured: mean distance",
                 measure=partial(off_the_cube, folder / TOSSES),
                 unit="m",
                 limit=0.02,
@@ -43,7 +43,7 @@ def claims(folder: Path) -> tuple[Claim, ...]:
     if (folder / WALK).is_file():
         rows.append(
             Claim(
-                statement="a walking humanoid's feet press as its motion says: 1 - correlation, the worse foot",
+                statement="a walking humanoid's foot forces follow from its motion: 1 - correlation, worse foot",
                 measure=partial(uncorrelated, folder / WALK),
                 limit=0.05,
                 tests=("tests/experiments/test_icub_forces.py",),

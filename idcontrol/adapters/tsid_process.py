@@ -33,7 +33,7 @@ and the weights must be much larger."""
 
 
 def sample(value: Any, velocity: Any, acceleration: Any) -> Any:
-    """Return a reference."""
+    """Return a reference as TSID's sample of a trajectory."""
     out = tsid.TrajectorySample(len(value), len(acceleration))
     out.value(np.array(value))
     out.derivative(np.array(velocity))

@@ -34,7 +34,7 @@ WORDS: Final = {TORQUE: "torque", SLIP: "friction", JOINT: "joint", FORCE: "forc
 
 
 def no_cut(joints: int) -> Filter:
-    """Return a filter of this number of joints without limits on forces and power."""
+    """Return the `Filter` of `joints` joints, without limits on forces and power."""
     return Filter(math.inf, math.inf, np.zeros(2, dtype=np.int64), np.zeros(joints))
 
 

@@ -17,7 +17,7 @@ JUDGED: Final = 200
 
 
 @claim(
-    "steps are solved, and, even for hostile problems, what is called solved obeys the law of each contact",
+    "random steps are solved, and every answer called solved, even on hostile problems, obeys the law of each contact",
     judge.TOLERANCE,
     "tests/judge/test_hostile.py",
     "tests/models/test_coulomb.py",

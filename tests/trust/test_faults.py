@@ -42,7 +42,7 @@ FAULTS = {
         "solvers/status.py",
         "TOLERANCE: Final = 1e-8",
         "TOLERANCE: Final = 1e300",
-        "what is called solved obeys the law of each contact",
+        "even on hostile problems, obeys the law of each contact",
     ),
 }
 

@@ -84,7 +84,7 @@ class Scene:
     """
 
     def __init__(self, *, h: float, mu: float, mu_marble: float, parameters: sap.Parameters) -> None:
-        """Set the table.
+        """Place all objects and both arms at rest.
 
         Args:
             h: Length of a step [s].
