@@ -277,7 +277,7 @@ def test_numbers_below_a_million_have_no_exponent(value, digits, text):
 @pytest.mark.parametrize(
     ("number", "kind", "line"),
     [
-        (errno.ENOSPC, OSError, "No space left"),  # which commands answer with: make room
+        (errno.ENOSPC, OSError, "No space left"),  # which commands answer with: free some space
         (errno.ENOENT, InputError, "give a folder that exists"),
         (errno.EACCES, InputError, "make the folder writable"),
     ],

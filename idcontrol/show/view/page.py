@@ -64,8 +64,13 @@ WINDOW_S, POINTS, CURVES_EVERY_S = 0.5, 75, 0.25
 FILM_S, FILM_FRAMES_PER_S, FILM_SIZE = 4.0, 20, (480, 720)
 """Length of an exported film [s of the wall clock], its rate, and its height and width in pixels."""
 
-BELOW = 0.5
-"""Vertical position of the stage on a page higher than wide: above the middle, as a share of half the height."""
+NARROW_PX, ABOVE = 576, 0.7
+"""On a page narrower than this, viser puts all panels below the stage, on up to 60 % of the height. So the stage is
+above the middle, by this share of half the height."""
+FITTING_S = 5.0
+"""Time in which the server sets the camera of a newly connected browser [s]."""
+PUBLISHED = 1.25
+"""Distance of the camera on a published page, which cannot adapt it: the stage fits a page twice as high as wide."""
 PANELS_PX, LEAST_FREE = 630, 0.3
 """Width of the panels at both sides of a page [px], and minimum width between them, as a share of the page's height."""
 LINK = (
@@ -117,7 +122,7 @@ class Page:
             self._build_ghost()
             self._follow = server.gui.add_checkbox("Follow", follow)
         self._centre: Array | None = None
-        server.on_client_connect(self._step_back)
+        server.on_client_connect(self._keep_fitted)
 
     def show(self, shot: Shot, caption: dict[str, str]) -> None:
         """Move all objects to the poses of `shot`, and show `caption` as a table."""
@@ -170,17 +175,35 @@ class Page:
         camera.look_at = tuple(point)
         camera.position = tuple(point + self._stage.size * EYE)
 
-    def _step_back(self, client: viser.ClientHandle) -> None:
-        """Fit the stage into the free part of the page: between the panels, or above the controls on a narrow page."""
-        camera, first = client.camera, self.server.initial_camera
-        if camera.aspect < 1.0:
-            away = (first.position - first.look_at) / camera.aspect
-            aim = first.look_at - [0.0, 0.0, BELOW * np.linalg.norm(away) * np.tan(0.5 * first.fov)]
-            camera.position = aim + away  # also moves the point that the camera looks at
-            camera.look_at = aim
-        elif (free := (camera.image_width - PANELS_PX) / camera.image_height) < 1.0:
-            camera.position = first.look_at + (first.position - first.look_at) / max(free, LEAST_FREE)
-            camera.look_at = first.look_at
+    def frame_for_any_page(self) -> None:
+        """Move the first camera back, so that the stage fits high pages, too."""
+        camera = self.server.initial_camera
+        camera.position = tuple(camera.look_at + PUBLISHED * self._stage.size * EYE)
+
+    def _keep_fitted(self, client: viser.ClientHandle) -> None:
+        """Fit the stage into the free part of a client's page for `FITTING_S`; then the camera is the user's alone.
+
+        A browser takes over the first camera, and reports its final size, only after it has connected.
+        """
+        began = time.monotonic()
+
+        @client.camera.on_update
+        async def fit(camera: viser.CameraHandle) -> None:
+            if time.monotonic() - began < FITTING_S:
+                position, look_at = self._fitted(camera)
+                camera.position = position  # also moves the point that the camera looks at
+                camera.look_at = look_at
+
+    def _fitted(self, camera: viser.CameraHandle) -> tuple[Array, Array]:
+        """Return position and look-at point that show the stage between the panels, or above them on a narrow page."""
+        first = self.server.initial_camera
+        away = first.position - first.look_at
+        if camera.image_width < NARROW_PX:
+            away = away / min(camera.aspect, 1.0)
+            aim = first.look_at - [0.0, 0.0, ABOVE * np.linalg.norm(away) * np.tan(0.5 * first.fov)]
+            return aim + away, aim
+        free = (camera.image_width - PANELS_PX) / camera.image_height
+        return first.look_at + away / np.clip(free, LEAST_FREE, 1.0), first.look_at
 
     def draw_way(self, path: Array, waypoints: Array) -> None:
         """Draw the path of the base, shape (n, 3) [m], and its waypoints, shape (k, 2) [m], on the ground."""
@@ -393,6 +416,7 @@ class Player:
 
         The page has no controls and no curves, but a link to `curves`, a page in the same folder.
         """
+        self._page.frame_for_any_page()
         serializer = self._page.server.get_scene_serializer()
         for t in np.arange(self._film.times[0], self._film.times[-1], 1.0 / frames_per_s):
             self._time = float(t)

@@ -1,5 +1,6 @@
 """The page: its contents on the server, the command line, and the picture in a browser."""
 
+import asyncio
 import contextlib
 import http.client
 import os
@@ -26,8 +27,9 @@ from idcontrol.contact.terrain import height_map
 from idcontrol.errors import InputError
 from idcontrol.record.recording import Recorder, load
 from idcontrol.record.scenery import DrawableGround, Scenery
+from idcontrol.show.view import page
 from idcontrol.show.view.film import Film
-from idcontrol.show.view.page import HEAD_LENGTH, HOST, WINDOW_S, Page, Player, gif, mp4, serve, stop
+from idcontrol.show.view.page import FITTING_S, HEAD_LENGTH, HOST, WINDOW_S, Page, Player, gif, mp4, serve, stop
 from idcontrol.show.view.stage import Stage
 from tests import GUARD_S, walks
 from tests.show.view.runs import ROWS, STEP_S, walk
@@ -175,15 +177,48 @@ def test_curves_surround_the_shown_time_on_fixed_axes(player):
     assert len(player._curves[titles[1]].data) == 1 + 4 + 1
 
 
+def seen_by(width, height=640):
+    return SimpleNamespace(aspect=width / height, image_width=width, image_height=height)
+
+
 @pytest.mark.parametrize(("width", "back"), [(1000, 640.0 / 370.0), (1280, 1.0), (2000, 1.0)])
 def test_a_page_with_little_room_between_its_panels_shows_all_of_the_stage(player, width, back):
     first = player._page.server.initial_camera
-    camera = SimpleNamespace(
-        aspect=width / 640, image_width=width, image_height=640, position=first.position, look_at=first.look_at
-    )
-    player._page._step_back(SimpleNamespace(camera=camera))
-    np.testing.assert_allclose(camera.position - camera.look_at, back * (first.position - first.look_at))
-    np.testing.assert_array_equal(camera.look_at, first.look_at)
+    position, look_at = player._page._fitted(seen_by(width))
+    np.testing.assert_allclose(position - look_at, back * (first.position - first.look_at))
+    np.testing.assert_array_equal(look_at, first.look_at)
+
+
+@pytest.mark.parametrize(("width", "height"), [(360, 640), (400, 800), (570, 400)])
+def test_a_narrow_page_shows_the_stage_above_its_panels(player, width, height):
+    first, size = player._page.server.initial_camera, player._page._stage.size
+    position, look_at = player._page._fitted(seen_by(width, height))
+    ahead = (look_at - position) / np.linalg.norm(look_at - position)
+    right = np.cross(ahead, [0.0, 0.0, 1.0])
+    up = np.cross(right, ahead) / np.linalg.norm(right)
+    towards = first.look_at - position
+    above = np.arctan2(towards @ up, towards @ ahead)
+    half = 0.5 * first.fov
+    assert 0.5 < np.tan(above) / np.tan(half) < 0.8  # panels cover at most 60 % of the height
+    seen = 2.0 * (towards @ ahead) * np.tan(half)  # height that the page shows at the stage
+    assert min(seen * width / height, 0.4 * seen / 0.55) > size  # a stage is about half as high as wide
+
+
+def test_a_new_page_fits_its_camera_for_some_seconds(player, monkeypatch):
+    updates = []
+    camera = SimpleNamespace(on_update=updates.append)
+    player._page._keep_fitted(SimpleNamespace(camera=camera))
+    (fit,) = updates
+    for width in (400, 1000):  # the browser reports its size late
+        vars(camera).update(vars(seen_by(width)))
+        asyncio.run(fit(camera))
+        np.testing.assert_array_equal(camera.position, player._page._fitted(camera)[0])
+        np.testing.assert_array_equal(camera.look_at, player._page._fitted(camera)[1])
+    camera.position = moved = camera.position + 0.1
+    later = time.monotonic() + FITTING_S
+    monkeypatch.setattr(page.time, "monotonic", lambda: later)
+    asyncio.run(fit(camera))
+    np.testing.assert_array_equal(camera.position, moved)
 
 
 def test_a_published_replay_needs_no_server_and_links_its_curves(tmp_path, capsys):
