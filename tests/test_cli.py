@@ -304,7 +304,8 @@ def test_a_full_disk_is_not_an_internal_fault(command, monkeypatch):
     status, _, err = command("run", "fall")
     assert status == 2
     assert [line for line in err.splitlines() if "belongs" not in line] == [
-        "idcontrol: No space left on device: make room and run it again; what was recorded until then is in runs/fall"
+        "idcontrol: No space left on device: free some space and run the command again; "
+        "what was recorded until then is in runs/fall"
     ]
     assert not Path("runs/fall/traceback.txt").exists()
 

@@ -33,9 +33,9 @@ THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 def command(section: str, contacts: str | None, samples: int, budget: float, steps: int, as_json: bool) -> int:
     """Time this library, its peers and the floor alternately on the states of a walk. Answers are compared first.
 
-    The floor is Pinocchio's time for the rigid-body terms, called from Python. A bar is a multiple of the quantity in
-    the column `of`: the floor, the peer's median, or a microsecond. For `tasks`, the environment variable TSID_PYTHON
-    names an interpreter that has TSID.
+    The floor is Pinocchio's time for the rigid-body terms, called from Python. A limit is a multiple of the floor, of
+    the peer's median, or of a microsecond. For `tasks`, the environment variable TSID_PYTHON names an interpreter that
+    has TSID.
 
     SECTION is solvers, models, controllers, tasks, plants, batch, tick, memory, compiling or all. The sections memory
     and compiling take minutes each and run only if they are named.

@@ -65,7 +65,7 @@ AXES = {"controller": "controllers", "plant": "plants", "mu": "mu", "seed": "see
 @click.option(
     "--peers",
     type=click.Choice(["tsid"]),
-    help=f"Another package's controller beside ours; by default on {PEERS_ON}. TSID_PYTHON names TSID's Python.",
+    help=f"Also run another package's controller, by default on {PEERS_ON}. TSID_PYTHON names a Python with TSID.",
 )
 @click.option("--mu", metavar="X,Y", help="Friction coefficients of the ground; inf means no slip.")
 @click.option("--seeds", type=click.IntRange(1, 10**5), metavar="N", help="Number of seeds per combination.")
@@ -80,7 +80,7 @@ AXES = {"controller": "controllers", "plant": "plants", "mu": "mu", "seed": "see
     help="A named comparison with its own tables; see `idcontrol list studies`.",
 )
 @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Simultaneous runs; by default one per core.")
-@click.option("--scheduler", metavar="ADDRESS", help="A Dask scheduler whose workers see DIR, instead of this machine.")
+@click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler; its workers run the comparison and need DIR.")
 @click.option("--out", type=options.FOLDER, metavar="DIR", help="Folder; an unfinished comparison in it is continued.")
 @options.with_options(options.JSON, options.QUIET)
 def command(
@@ -102,7 +102,7 @@ def command(
     from idcontrol.sweeps import comparison, execute, record
 
     if jobs is not None and scheduler is not None:
-        raise InputError("--jobs is for this machine, --scheduler for a cluster; leave one of them out")
+        raise InputError("--jobs is for this computer, --scheduler for a cluster; leave one of them out")
     named = None if study is None else load_study(study, experiment)
     request |= _beside(request.pop("peers"), experiment, request)
     planned = _plan_runs(experiment, named, request)
@@ -254,7 +254,7 @@ def _names(text: str, registry: Any) -> list[str]:
         return list(registry.available())
     names = [name.strip() for name in text.split(",")]
     if "" in names or len(set(names)) < len(names):
-        raise InputError(f"{text!r}: write each name once, with one comma between two")
+        raise InputError(f"{text!r}: write each name once, separated by single commas")
     for name in names:
         registry.factory(name)  # detect unknown names before anything runs
     return names
@@ -326,5 +326,5 @@ def _show(outcomes: Sequence[RunOutcome], tables: Sequence[Table], out: Path) ->
         show(grid)
     done, same = sum(o.done for o in outcomes), coinciding(outcomes)
     show(*([same] if same else []))
-    show(f"{done} of {len(outcomes)} runs did their task", style="bold")
+    show(f"{done} of {len(outcomes)} runs completed their task", style="bold")
     show(f"recorded in {out}; page: idcontrol report {shlex.quote(str(out))}")

@@ -1,4 +1,4 @@
-"""``idcontrol doctor``: check how well this machine can run idcontrol."""
+"""``idcontrol doctor``: check how well this computer can run idcontrol."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 _STYLE = {"fine": "green", "advice": "yellow", "broken": "bold red"}
 
 
-@click.command("doctor", short_help="Check this machine and list fixes.")
+@click.command("doctor", short_help="Check this computer and list fixes.")
 @click.option("--full", is_flag=True, help="Also check the physics; the first time this compiles kernels for minutes.")
 @JSON
 def command(full: bool, as_json: bool) -> int:
-    """Check this machine: report problems and the command that fixes each. Exit status 1 if something is broken."""
+    """Check this computer; print each problem with the command that fixes it. Exit status 1 if something is broken."""
     from idcontrol.trust.doctor import examine
 
     findings = list(examine((lambda line: None) if as_json else (lambda line: click.echo(line, err=True)), full=full))

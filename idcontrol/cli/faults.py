@@ -42,7 +42,7 @@ def report_fault(error: BaseException, folder: Path | None) -> int:
     """Write the traceback, into the run's folder if possible, and print its path."""
     if isinstance(error, OSError) and error.errno in DISK_FULL:
         kept = "" if folder is None else f"; what was recorded until then is in {folder}"
-        return say(f"{error.strerror}: make room and run it again{kept}", UNUSABLE)
+        return say(f"{error.strerror}: free some space and run the command again{kept}", UNUSABLE)
     # a path outside the locale's encoding contains surrogates, which UTF-8 cannot encode
     text = "".join(traceback.format_exception(error)).encode(errors="backslashreplace")
     where = ""

@@ -31,7 +31,7 @@ from idcontrol.errors import InputError, UnknownName
 def command(kind: str | None, experiment: str | None, as_json: bool) -> None:
     """List controllers, plants, robots, terrains, experiments, studies, or all of them, with a description of each.
 
-    `idcontrol list settings EXPERIMENT` (by default trot) lists what --set takes: key, default, unit, allowed values.
+    `idcontrol list settings EXPERIMENT` (by default trot) lists the settings for --set: default, unit, allowed values.
     """
     kinds: dict[str, Callable[[], Mapping[str, str]]] = {
         "controllers": partial(registered, CONTROLLERS),

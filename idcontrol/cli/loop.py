@@ -37,9 +37,9 @@ CONNECTION = ("transport", "pacing", "bind", "peer", "arm", "planner", "estimato
 @click.option("--pacing", metavar="P", help="real; with inprocess also simulated (at most real time) or fast.")
 @click.option("--bind", metavar="HOST:PORT", help="Address to listen on for UDP; by default a port of loopback.")
 @click.option(
-    "--peer", metavar="HOST:PORT|FILE", help="The machine, over UDP or a file of shared memory, instead of a plant."
+    "--peer", metavar="HOST:PORT|FILE", help="Machine (UDP address or shared-memory file) in place of a simulated one."
 )
-@click.option("--arm", is_flag=True, default=None, help="Arm the machine at --peer once it is ready, without Enter.")
+@click.option("--arm", is_flag=True, default=None, help="Arm the machine at --peer once it is ready, without asking.")
 @click.option(
     "--set",
     "settings",
@@ -50,7 +50,7 @@ CONNECTION = ("transport", "pacing", "bind", "peer", "arm", "planner", "estimato
 @click.option("--view", is_flag=True, help="Serve a page with the running loop in 3-D.")
 @click.option("--port", type=int, metavar="N", help="Port of the page on 127.0.0.1.")
 @options.OUT
-@click.option("--header", is_flag=True, help="Only print the datagrams as a header for C and C++.")
+@click.option("--header", is_flag=True, help="Only print the header of the datagrams for C and C++.")
 @options.JSON
 def command(
     experiment: str,
@@ -119,7 +119,7 @@ def _drive(
     config = options.configure(start, f"the loop {experiment}", of_run, parsed)
     out = open_folder(f"loop-{experiment}", "default", start, config, out)
     if sys.stderr.isatty():
-        click.echo(f"preparing, then working for {config.duration_s:g} s; Ctrl-C ends it, twice at once", err=True)
+        click.echo(f"preparing, then running for {config.duration_s:g} s; Ctrl-C ends the run, twice at once", err=True)
     try:
         with announced(what(f"the loop {experiment}", config)):
             metrics = run(entries[experiment].value, config, how, out, viewer)
@@ -176,7 +176,7 @@ def _timing(metrics: dict[str, Any]) -> list[Grid | str]:
     simulated = metrics["compute_us"]["max"] == 0.0
     return [
         times,
-        *(["the clock is simulated: computing takes none of its time; its parts are in real time"] * simulated),
+        *(["the clock is simulated: computing takes no simulated time; its parts are in real time"] * simulated),
         worst,
         f"{metrics['missed']} ticks were missed; the loop was preempted {metrics['switches']} times"
         + ("" if stolen is None else f", and lost {stolen:.2f} s to a hypervisor"),

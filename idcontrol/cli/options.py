@@ -47,7 +47,7 @@ RATE = click.option("--rate", "rate_hz", type=real, metavar="HZ", help="Rate of 
 PRESET = click.option(
     "--preset",
     metavar="NAME",
-    help="Settings to begin with: default, paper (the method as it was published), or another of the experiment.",
+    help="Initial settings: default, paper (the method as published), or another preset of the experiment.",
 )
 SETTINGS = click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other setting, by dotted key or its last part."

@@ -18,7 +18,7 @@ from idcontrol.cli.options import CONTROLLER, FOLDER, JSON, OUT
 def command(folder: Path, controller: str | None, out: Path | None, as_json: bool) -> None:
     """Ask a controller for its torques in the recorded states of the walk in RUN, and compare them.
 
-    The default is the controller of the run; its torques must be equal to the recorded torques to the bit.
+    By default it is the controller of the run; its torques must equal the recorded torques bit for bit.
     """
     from idcontrol.cli.run import show_metrics
     from idcontrol.experiments.replayed import record

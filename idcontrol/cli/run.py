@@ -1,4 +1,4 @@
-"""``idcontrol run``: run an experiment, record it, print its figures."""
+"""``idcontrol run``: run an experiment, record it, print its metrics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from idcontrol.errors import IdControlError, Terminated
 from idcontrol.sweeps.progress import progress_bar
 
 
-@click.command("run", short_help="Run an experiment, record it, print its figures.")
+@click.command("run", short_help="Run an experiment, record it, print its metrics.")
 @click.argument("experiment", shell_complete=completion.experiments)
 @options.with_options(options.CONTROLLER, options.PLANT, options.ROBOT)
 @click.option(
@@ -41,7 +41,7 @@ def command(
     quiet: bool,
     **request: Any,
 ) -> int:
-    """Run EXPERIMENT, record it, and print its figures."""
+    """Run EXPERIMENT, record it, and print its metrics."""
     from idcontrol.sweeps.record import why_not
 
     metrics = make_run(experiment, preset or "default", request, settings, out, quiet)

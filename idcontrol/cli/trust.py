@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.option("--data", type=FOLDER, help="Folder with measured motions and public problems (reality.md).")
 @JSON
 def command(data: Path | None, as_json: bool) -> int:
-    """Measure claims that physics decides and print claim, figure, limit and test; exit status 1 if a claim fails.
+    """Measure physical claims, and print each with its tests, error and limit. Exit status 1 if a claim fails.
 
     A claim that needs a missing extra is listed as not measured and does not fail.
     """

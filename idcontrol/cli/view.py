@@ -23,7 +23,7 @@ from idcontrol.errors import InputError, install_command
     "--publish",
     type=FOLDER,
     metavar="FILE",
-    help="Write the replay as one HTML file instead, and its curves as another.",
+    help="Only write the replay to this HTML file, and its curves to another.",
 )
 def command(folder: Path, port: int | None, no_browser: bool, publish: Path | None) -> int:
     """Replay the run in DIR in 3-D in the browser, until Ctrl-C or SIGTERM."""
@@ -54,7 +54,7 @@ def view(folder: Path, port: int | None = None, *, browser: bool = True, publish
             beside = publish.with_name(f"{publish.stem}-curves.html")
             write_page(beside, report(folder).read_text(encoding="utf-8"))
             write_page(publish, player.publish(beside.name))
-            click.echo(f"{publish} plays without a server; it links its curves, {beside}")
+            click.echo(f"{publish} plays without a server; it links to its curves in {beside}")
             return DONE
         address = f"http://{server.get_host()}:{server.get_port()}"
         note = f" ({run.note})" if run.note else ""

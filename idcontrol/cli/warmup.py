@@ -19,13 +19,13 @@ from idcontrol.config.entries import EXPERIMENTS, entry_points, load_experiment
 from idcontrol.errors import InputError, UnknownName
 
 
-@click.command("warmup", short_help="Compile the kernels ahead.")
+@click.command("warmup", short_help="Compile the kernels before the first run.")
 @click.argument("experiments", nargs=-1, metavar="[EXPERIMENT]...")
 @click.option(
     "--into",
     type=click.Path(file_okay=False, writable=True, path_type=Path),
     metavar="DIR",
-    help="Write the kernels to DIR; users read them with NUMBA_CACHE_DIR=DIR and need no right to write.",
+    help="Write the kernels to DIR. Users set NUMBA_CACHE_DIR=DIR, and need only read access.",
 )
 @QUIET
 def command(experiments: tuple[str, ...], into: Path | None, quiet: bool) -> None:
@@ -51,7 +51,7 @@ def command(experiments: tuple[str, ...], into: Path | None, quiet: bool) -> Non
     if quiet:
         return
     for name, reason in skipped.items():
-        click.echo(f"left out {name}: {reason}")
+        click.echo(f"skipped {name}: {reason}")
     where = "" if into is None else f"; to use them: export NUMBA_CACHE_DIR={shlex.quote(str(into.resolve()))}"
     click.echo(f"kernels are compiled and cached{where}")
 

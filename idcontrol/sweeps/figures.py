@@ -42,7 +42,7 @@ CURVES = (
 MEANS = "Means over seeds; crosses: runs that failed their task."
 RATES = "From the mean over the run (marker) to the largest (end of the line); hollow: runs that failed their task."
 TRACKING = "Mean joint position error, gait period by gait period. A line that ends early is a run that fell."
-FORCES = "Mean error of the normal force that the controller predicted at each foot, of runs that did their task."
+FORCES = "Mean error of the normal force that the controller predicted at each foot, of runs that completed their task."
 """Captions of the figures."""
 
 

@@ -46,7 +46,7 @@ def report(comparison: Comparison, study: Study | None) -> Path:
         title=" · ".join(word for word in (comparison.experiment, comparison.study, "comparison") if word),
         summary=study.summary if study else None,
         state=(
-            f"{done} of {len(outcomes)} runs did their task" + _and_waiting(outcomes),
+            f"{done} of {len(outcomes)} runs completed their task" + _and_waiting(outcomes),
             "good" if done == len(outcomes) else "warn",
         ),
         tables=[_as_text(table) for table in (study.tables(outcomes) if study else ())],
@@ -83,7 +83,7 @@ def all_rows(outcomes: Sequence[RunOutcome], of: Sequence[str] | None = None) ->
     if failed or waiting:
         counts = f"{len(outcomes)} runs, of which {len(failed)} did not do their task{waiting}."
     else:
-        counts = f"All {len(outcomes)} runs did their task."
+        counts = f"All {len(outcomes)} runs completed their task."
         counts += " Columns in which they agree are only in table.csv." if len(ended) > 1 else ""
     return Table(
         name="rows",

@@ -137,7 +137,9 @@ class Comparison:
 
     def __repr__(self) -> str:
         done = sum(o.done for o in self.outcomes)
-        return f"<Comparison: {self.experiment}: {done} of {len(self.outcomes)} runs did their task; {self.folder}>"
+        return (
+            f"<Comparison: {self.experiment}: {done} of {len(self.outcomes)} runs completed their task; {self.folder}>"
+        )
 
     def _repr_html_(self) -> str:
         from idcontrol.record.inline import comparison  # imported on demand, because views are slow to load

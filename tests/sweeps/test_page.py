@@ -87,7 +87,7 @@ def test_the_page_is_complete_links_only_pages_of_its_runs_and_escapes_text(fold
     assert len(text) < 5e6
     # narrow screens show each run as a list, whose labels stand in place of the heads of the columns
     assert set(re.findall('data-label="([^"]+)"', text)) == set(re.findall('<th class="cell">([^<]+)</th>', text))
-    assert "3 of 6 runs did their task, 1 not run yet" in text
+    assert "3 of 6 runs completed their task, 1 not run yet" in text
     assert "6 runs, of which 2 did not do their task, 1 not run yet." in text
     assert "&lt;b&gt;ouch" in text
     assert "idcontrol compare trot --out &#39;with &lt;space&gt;&#39;" in text
