@@ -21,9 +21,11 @@ WORKERS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
 FAST := $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not slow and not wallclock"
 # Python runs the kernels of these tests: few other tests need them, and compiling would take longer. `make slow` compiles.
 INTERPRETED := tests/bench/league $(addprefix tests/experiments/test_,reality.py standing.py) \
-  $(addprefix tests/models/test_,coulomb_cone.py sap_sparse.py) tests/plants/test_trees.py
+  $(addprefix tests/models/test_,coulomb_cone.py sap_sparse.py) tests/plants/test_trees.py \
+  $(addprefix tests/contact/test_,body_contacts.py manifold.py) tests/solvers/test_block_cholesky.py \
+  tests/controllers/test_schemes.py::test_sliding_feet_keep_circular_friction_while_they_ramp
 # The other files are not collected again, which takes as long as these tests.
-WALLCLOCK = $(BIN)/pytest -n 2 --dist worksteal -m "wallclock and not slow" $$(grep -rl --include='test_*.py' mark.wallclock tests)
+WALLCLOCK = $(BIN)/pytest -n 3 --dist worksteal -m "wallclock and not slow" $$(grep -rl --include='test_*.py' mark.wallclock tests)
 
 test check coverage: export OPENBLAS_NUM_THREADS = 1
 about:

@@ -28,16 +28,17 @@ hypothesis.settings.load_profile("repeatable")
 
 WALKING = {
     "adapters", "bench", "controllers", "experiments", "fuzz", "loop", "mpc", "peers", "planners", "plants", "problems",
-    "scenes", "sensing", "tasks",
+    "scenes", "sensing", "tasks", "contact/test_soles.py",
 }  # fmt: skip
-"""Folders whose tests share the kernels of a walk: controllers, planners, plants."""
+"""Folders and files whose tests share the kernels of a walk: controllers, planners, plants."""
 LIGHT = {"config", "record", "show", "sweeps"}
 """Folders whose tests need few kernels."""
 DEAR = re.compile(
     "coulomb(-|_|, )cone|bench/league|test_chatter|test_reality|experiments/test_standing|test_this_machine_is_fit"
     "|id-sap|id-constraint|sap_sparse|test_clutter|test_jar|test_sphere_stack|plants/test_trees|stack_of_ours"
+    "|test_body_contacts|test_manifold|block_cholesky|test_sliding_feet_keep_circular"
 )
-"""Tests whose kernels compile for 5 to 30 seconds, for few tests: the circular cone, SAP of many bodies.
+"""Tests whose kernels compile for 3 to 30 seconds, for few tests: the circular cone, boxes, SAP of many bodies.
 
 `make test` runs some of them without compilation.
 """
@@ -50,12 +51,13 @@ def pytest_collection_modifyitems(items):
         if not numba.config.DISABLE_JIT and DEAR.search(item.nodeid):
             item.add_marker(pytest.mark.slow)
     # two workers get a half each: one of them compiles what the other reads from the cache later, not at the same time
-    items.sort(key=lambda item: _rank(item.nodeid.split("/")[1]))
+    items.sort(key=lambda item: _rank(item.nodeid.removeprefix("tests/").partition("::")[0]))
 
 
-def _rank(folder):
-    """Order folders by kernels; tests with few kernels are in the middle, where the second worker begins."""
-    return 0 if folder in WALKING else 1 if folder in LIGHT else 2
+def _rank(file):
+    """Order files by kernels; tests with few kernels are in the middle, where the second worker begins."""
+    places = {file, file.partition("/")[0]}
+    return 0 if places & WALKING else 1 if places & LIGHT else 2
 
 
 def pytest_collection_finish():
