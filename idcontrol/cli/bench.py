@@ -25,17 +25,18 @@ THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 @click.argument("section", default="all", metavar="[SECTION]")
 @click.option("--contacts", metavar="N,N,...", help="Numbers of contacts for solvers and models.")
 @click.option(
-    "--samples", type=click.IntRange(10, 10**6), default=2000, help="Maximum number of timed calls per job [2000]."
+    "--samples", type=click.IntRange(10, 10**6), default=2000, metavar="N", help="Most timed calls per row [2000]."
 )
 @click.option("--budget", type=click.FloatRange(0.01, 3600.0), default=2.0, metavar="S", help="Time per row [2 s].")
-@click.option("--steps", type=click.IntRange(1000, 10**9), default=100_000, help="Steps of `memory` [100000].")
+@click.option(
+    "--steps", type=click.IntRange(1000, 10**9), default=100_000, metavar="N", help="Steps of `memory` [100000]."
+)
 @JSON
 def command(section: str, contacts: str | None, samples: int, budget: float, steps: int, as_json: bool) -> int:
-    """Time this library, its peers and the floor alternately on the states of a walk. Answers are compared first.
+    """Compare answers, then time this library, its peers and the floor alternately, on the states of a walk.
 
-    The floor is Pinocchio's time for the rigid-body terms, called from Python. A limit is a multiple of the floor, of
-    the peer's median, or of a microsecond. For `tasks`, the environment variable TSID_PYTHON names an interpreter that
-    has TSID.
+    The floor is Pinocchio's time for the rigid-body terms, called from Python. A limit is a multiple of the floor or
+    of the peer's median, or a time in µs. For `tasks`, the environment variable TSID_PYTHON names a Python with TSID.
 
     SECTION is solvers, models, controllers, tasks, plants, batch, tick, memory, compiling or all. The sections memory
     and compiling take minutes each and run only if they are named.

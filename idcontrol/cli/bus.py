@@ -16,7 +16,14 @@ from idcontrol.config.entries import entry_points
     "--bind", default="127.0.0.1:9002", show_default=True, metavar="HOST:PORT", help="Address for the loop's --peer."
 )
 @click.option("--interface", metavar="NAME", help="Network interface to the robot; by default only this computer.")
-@click.option("--domain", type=click.IntRange(0, 232), default=0, show_default=True, help="Number of the DDS domain.")
+@click.option(
+    "--domain",
+    type=click.IntRange(0, 232),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Number of the DDS domain.",
+)
 @click.option(
     "--silence",
     "silence_s",
@@ -24,11 +31,11 @@ from idcontrol.config.entries import entry_points
     default=0.04,
     show_default=True,
     metavar="S",
-    help="Brake after the loop has been silent for this time [s].",
+    help="Brake if the loop is silent for this time [s].",
 )
 @JSON
 def command(robot: str | None, bind: str, interface: str | None, domain: int, silence_s: float, as_json: bool) -> int:
-    """Relay between a loop with --peer and a robot on a bus, until the loop ends.
+    """Relay messages between a loop with --peer and a robot on a bus, until the loop ends.
 
     The robot is go1 by default; its file must list the joint order `unitree`.
     """

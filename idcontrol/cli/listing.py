@@ -24,7 +24,7 @@ from idcontrol.contact import TERRAINS
 from idcontrol.errors import InputError, UnknownName
 
 
-@click.command("list", short_help="List names for other commands, and settings.")
+@click.command("list", short_help="List controllers, plants, robots, experiments, settings.")
 @click.argument("kind", required=False)
 @click.argument("experiment", required=False, shell_complete=completion.experiments)
 @JSON

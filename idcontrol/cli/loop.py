@@ -32,10 +32,12 @@ CONNECTION = ("transport", "pacing", "bind", "peer", "arm", "planner", "estimato
 @click.option("--experiment", default="trot", metavar="E", help="Experiment that the loop runs.")
 @click.option("--planner", metavar="P", help="Your planner: file.py:Class, instead of the experiment's.")
 @click.option("--estimator", metavar="E", help="Your estimator of the state: file.py:Class.")
-@click.option("--power", type=options.real, metavar="X", help="Share of all torque limits, 0.1 to 1.")
+@click.option("--power", type=options.real, metavar="X", help="Factor for all torque limits, 0.1 to 1.")
 @click.option("--transport", metavar="T", help="Connection to the machine: shared (memory), udp or inprocess.")
-@click.option("--pacing", metavar="P", help="real; with inprocess also simulated (at most real time) or fast.")
-@click.option("--bind", metavar="HOST:PORT", help="Address to listen on for UDP; by default a port of loopback.")
+@click.option(
+    "--pacing", metavar="P", help="Clock: real; in process also simulated (slowed to the wall clock) or fast."
+)
+@click.option("--bind", metavar="HOST:PORT", help="Address to listen on for UDP; by default a loopback port.")
 @click.option(
     "--peer", metavar="HOST:PORT|FILE", help="Machine (UDP address or shared-memory file) in place of a simulated one."
 )

@@ -26,19 +26,19 @@ def real(text: str) -> float:
 
 
 FOLDER = click.Path(path_type=Path)
-ROBOT_HELP = "Robot, or path of a robot file, or of a URDF next to a robot file."
+ROBOT_HELP = "Name of a robot, or path of a robot file, or of a URDF next to a robot file."
 
 CONTROLLER = click.option(
     "--controller",
     shell_complete=completion.controllers,
     metavar="C",
-    help="A name (see `idcontrol list`), or your class: file.py:Class.",
+    help="Name of a controller (see `idcontrol list`), or your class: file.py:Class.",
 )
 PLANT = click.option(
     "--plant",
     shell_complete=completion.plants,
     metavar="P",
-    help="Simulated hardware: a name, or your class: file.py:Class.",
+    help="Name of a plant (simulated hardware), or your class: file.py:Class.",
 )
 ROBOT = click.option("--robot", shell_complete=completion.robots, metavar="R", help=ROBOT_HELP)
 MU = click.option("--mu", type=real, metavar="X", help="Friction coefficient of the ground; inf means no slip.")
@@ -54,7 +54,7 @@ SETTINGS = click.option(
 )
 OUT = click.option("--out", type=FOLDER, metavar="DIR", help="Folder of the record; must be empty.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-QUIET = click.option("--quiet", is_flag=True, help="No progress: neither a bar nor lines.")
+QUIET = click.option("--quiet", is_flag=True, help="Show no progress.")
 
 
 def with_options(*options: Option) -> Callable[[Command], Command]:

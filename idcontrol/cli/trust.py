@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from idcontrol.trust import Verdict
 
 
-@click.command("trust", short_help="Measure the evidence for the torques.")
+@click.command("trust", short_help="Check the physics against independent references.")
 @click.option("--data", type=FOLDER, help="Folder with measured motions and public problems (reality.md).")
 @JSON
 def command(data: Path | None, as_json: bool) -> int:
