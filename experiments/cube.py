@@ -270,7 +270,7 @@ class Impacts:
 
 
 def impacts(tracks: Sequence[Track], cube: Cube) -> Impacts:
-    """Return the first impacts in which a single corner hits.
+    """Return the first impact of each track, if only one corner hits.
 
     The impulse is the change of momentum less gravity's part; the motions before and after are extrapolated to the
     instant of touch.

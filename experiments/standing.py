@@ -411,7 +411,7 @@ KEPT: Final = ("standing", "pushed", "tilted ground")
 
 
 def findings(rows: list[dict[str, Any]]) -> list[Finding]:
-    """Return the trunk's error under each package; idcontrol's must be zero whenever the demand is possible."""
+    """Return the trunk's error under each package; idcontrol must track the trunk whenever the demand is possible."""
     return [
         Finding(
             f"trunk off, {row['situation']}: {row['package']}",

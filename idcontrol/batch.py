@@ -104,7 +104,7 @@ class Commands(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Memories of the controllers of n robots, as in `InverseDynamics`, one row per robot; k is the number of feet."""
+    """What n controllers keep from step to step, one row each, as in `InverseDynamics`; k is the number of feet."""
 
     identity: Integers
     active: Integers
@@ -127,7 +127,7 @@ class _Rows(NamedTuple):
 
     @staticmethod
     def forgotten(n: int, m: int, a: int, k: int, corners: int) -> _Rows:
-        """Return empty memories of n machines."""
+        """Return the rows of n robots that have not taken a step."""
         whole = np.int64
         return _Rows(
             identity=np.zeros((n, k), dtype=whole),
@@ -152,11 +152,11 @@ class _Rows(NamedTuple):
 
 
 class _Worker(NamedTuple):
-    """The controller for the rows of one thread, as an argument of kernels.
+    """One thread's controller, in the form that kernels accept.
 
     Attributes:
         whole: The controller's `idcontrol.controllers.whole.Whole`.
-        intake: Memory into which `copy_inputs` writes state and reference.
+        intake: Buffer into which `copy_inputs` writes state and reference.
     """
 
     whole: Bound
@@ -199,7 +199,8 @@ class Controllers:
             mu: Assumed friction coefficient of each row, one number or shape (n,); inf means no slip.
             rate_hz: Rate of the calls [Hz].
             terrain: The ground; None means the plane z = 0.
-            settings: Settings of the steps; None for the defaults. Impacts are never predicted, whatever they say.
+            settings: Settings of the steps; None for the defaults. Impacts are never predicted, even if the settings
+                ask for it.
             threads: Number of threads that share the rows; None means one per processor that this process may use.
 
         Raises:
@@ -259,11 +260,11 @@ class Controllers:
         )
         controller = build(name, setup)
         if not isinstance(controller, InverseDynamics) or controller._scheme.solve is None:
-            raise InputError(f"{name} has no compiled step; id-coulomb-qp, id-noslip-lcp and their like do")
+            raise InputError(f"{name} has no compiled step; choose another, e.g. id-coulomb-qp or id-noslip-lcp")
         return controller
 
     def reset(self, which: Booleans | None = None) -> None:
-        """Forget the last steps of the robots `which`, shape (n,); None means all."""
+        """Forget the last steps of the robots selected by `which`, booleans of shape (n,); None means all."""
         fresh = _Rows.forgotten(1, *(self._shape[key][1] for key in ("v", "joint", "foot", "corner")))
         for mine, new in zip(self._rows, fresh, strict=True):
             mine[slice(None) if which is None else which] = new
@@ -371,7 +372,7 @@ def _standing(system: System, feet: int) -> Reference:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _take_row(worker: _Worker, rows: _Rows, call: _Call, i: int) -> None:
-    """Copy the memory and friction of robot i to the worker."""
+    """Copy row i and the friction of robot i to the worker."""
     whole = worker.whole.borrowed
     machine, friction, load = whole.machine.borrowed, whole.friction.borrowed, whole.load.borrowed
     assign(whole.spheres.borrowed.mounted.mu, call.mu[i])
@@ -397,7 +398,7 @@ def _take_row(worker: _Worker, rows: _Rows, call: _Call, i: int) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _keep_row(worker: _Worker, rows: _Rows, i: int) -> None:
-    """Copy the worker's memory to robot i."""
+    """Copy the worker's memory to row i."""
     whole = worker.whole.borrowed
     machine, friction, load = whole.machine.borrowed, whole.friction.borrowed, whole.load.borrowed
     k = rows.identity.shape[1]
@@ -425,7 +426,7 @@ def _keep_row(worker: _Worker, rows: _Rows, i: int) -> None:
 def _steps(worker: _Worker, rows: _Rows, call: _Call, out: Commands, begin: int, end: int) -> None:
     """Step the rows from `begin` to `end`.
 
-    Rows without a solution at the first attempt stay unchanged, with FALLBACK.
+    A row that the first attempt does not solve stays unchanged and gets the status FALLBACK.
     """
     references, machine = call.references, worker.whole.borrowed.machine.borrowed
     for i in range(begin, end):

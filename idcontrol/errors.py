@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from urllib.parse import unquote, urlsplit
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-"""Error numbers of an `OSError` for a full disk or an exhausted quota, which are not internal errors."""
+"""Error numbers of an `OSError` for a full disk or an exhausted quota; neither is an internal error."""
 MANY = 20
 """If more names than this are known, a message lists only `EXAMPLES` of them."""
 EXAMPLES = 5

@@ -69,7 +69,7 @@ class ContactLaw(NamedTuple):
     Attributes:
         cone: Shape of the friction cones: ``pyramid`` (a diamond along the tangents), ``circle``, or ``none`` if
             friction is not used; None if unknown.
-        detects: True if contacts, and their friction, come from the detector of the setup.
+        detects: True if contacts and their friction coefficients come from the setup's contact detector.
     """
 
     cone: Literal["pyramid", "circle", "none"] | None = None
@@ -254,12 +254,11 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
             Torque limits and friction cones are never relaxed.
         solved_by: ``"sticking"`` if all contacts stick and no contact problem was solved; otherwise the name of
             the contact model, for models of this package one of `SOLVED_BY`; None without a contact model.
-        gap: Bound on the improvement by another solution [N m]. A contact problem may have several solutions; the
-            controller searches for the solution closest to the last torques, in a norm of torques. No solution
-            is closer by more than `gap` than the closest known solution. 0 if the search proved that no solution is
-            closer; NaN if the controller does not search. `tau` gives the motion of the closest known solution, but the
-            contact impulses are redistributed, so that the torques approach the fading last torques (math.md, section
-            6.1).
+        gap: Optimality gap of the search among several solutions [N m]. If a contact problem has several solutions, the
+            controller searches for the solution closest to the last torques, in a norm of torques. No other solution is
+            closer by more than `gap`. 0 if the search proved that no solution is closer; NaN if the controller does not
+            search. `tau` causes the motion of the chosen solution. The contact impulses are then redistributed, which
+            brings the torques close to the decaying last torques (math.md, section 6.1).
         demand: How the motion for whole-body tasks was computed: ``"free"`` if limits of friction and motors are
             inactive; ``"qp"`` if a quadratic program respects these limits; ``"infeasible"`` if they allow no motion
             without slip; empty without tasks.
@@ -298,7 +297,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def proved(self) -> bool:
-        """True if the search proved that no solution is closer to the last torques than the known solution (`gap`)."""
+        """True if the search proved that no other solution is closer to the last torques (`gap` is 0)."""
         return self.gap == 0.0
 
 

@@ -47,8 +47,8 @@ class Push(NamedTuple):
     """The effect of each of n feet on the base.
 
     Attributes:
-        acceleration: Acceleration of the coordinates of `BaseReference.sway` by a force m g/n at each foot, shape (5,
-            n) [m/s², rad/s²].
+        acceleration: Acceleration of the coordinates of `BaseReference.sway` due to a force m g/n at each foot, shape
+            (5, n) [m/s², rad/s²].
         reaction: Roll and pitch of the base per displacement of a foot relative to the base, due to the reaction of its
             leg, shape (n, 2, 3) [rad/m].
     """
@@ -132,7 +132,7 @@ def follow_feet(dt: float, nominal: Array, feet: Array, goal: Array) -> None:  #
 
 @njit(cache=True, inner=True)
 def _push_of(since: float, duty: float) -> tuple[float, float, float]:  # pragma: no cover - compiled
-    """Return three values of (push of one of n feet) - m g/n: its double integral, its integral, and itself.
+    """Return the excess push of a foot, push - m g/n, in three forms: integrated twice, integrated once, and itself.
 
     Both integrals have mean zero.
 
@@ -229,9 +229,9 @@ def sway_base(
 
 @njit(cache=True, inner=True)
 def turned_base(base: BaseReference, R: Array) -> tuple[float, float, float, float, float, float]:  # pragma: no cover
-    """Write the rotation R = Rz(yaw) Ry(pitch) Rx(roll) of the reference, and its angular velocity and acceleration.
+    """Write the rotation R = Rz(yaw) Ry(pitch) Rx(roll) of the reference; return its angular velocity and acceleration.
 
-    The acceleration neglects products of two rates of sway and yaw.
+    Both are in base axes. The acceleration neglects products of two angular rates.
     """
     c, s = math.cos(base.pose[3]), math.sin(base.pose[3])
     cr, sr = math.cos(base.sway[0, 3]), math.sin(base.sway[0, 3])

@@ -25,11 +25,11 @@ FREEZE = 0.75
 """Share of a swing after which its foothold no longer changes [-]."""
 
 LATE_GAP = 1e-3
-"""Height above the expected ground up to which a foot that no longer descends counts as landed [m]; higher, only a
+"""A foot that no longer descends counts as landed up to this height above the expected ground [m]; farther up, only a
 `BLOCKED` foot does."""
 
 BLOCKED = 5e-4
-"""Height above its target from which a foot that hardly descends (`HELD`) counts as blocked by an obstacle [m]."""
+"""A foot that hardly descends (`HELD`) counts as blocked by an obstacle from this height above its target on [m]."""
 
 HELD = 0.1
 """Largest descent speed of a blocked foot, as a share of the touchdown speed [-]."""
@@ -195,7 +195,7 @@ def notice_touchdowns(
         gait: The gait.
         stride: The stride.
         measured: Measured motion; foot centres and their velocities are used.
-        timing: In: the planned timing at `t`; out: including early landings, and the time since touchdown of every
+        timing: In: the planned timing at `t`; out: corrected for early landings, with the time since touchdown of every
             standing foot that has touched down.
         plan: In: phases, and landing points, whose heights are from the last call of `move_feet`; out: `touched`.
     """

@@ -4,12 +4,12 @@ A standing foot moves at -u relative to the base, ``u = v + ω × n``; a swingin
 within T_sw. Three arguments bound the stride:
 
     reach:         u T_st ≤ 2 s              a stance lies within the ellipse of half-axes s that the foot can reach
-    joint speed:   |J⁻¹| ṗ_B ≤ q̇_max         the quintic's peak over the base is 1.875 u T/T_sw - u in mid-swing; while
-                                             the foot rises and sinks fastest, 1.2 u T/T_sw - u and 3.43 H/T_sw upwards
+    joint speed:   |J⁻¹| ṗ_B ≤ q̇_max         a foot passes the base at 1.875 u T/T_sw - u in mid-swing; while it rises
+                                             and sinks fastest, at 1.2 u T/T_sw - u and 3.43 H/T_sw upwards
     torque:        |J⁻¹| 5.77 u T/T_sw² ≤ 0.45 q̈_max   the rest of the torque carries the machine
 
 In all three a shorter stance allows higher speed, as in animals: T_sw is constant and T_st shrinks, down to the
-smallest duty with the same minimum number of stance feet. If the joints are too slow for this, the swing is also
+smallest duty that keeps the minimum number of stance feet. If the joints are too slow for this, the swing is also
 stretched and the step lowered. The turn in a stride is limited, since feet swing along a chord. The acceleration in a
 curve must obey the limit of the command. If even the best stride is too slow, v and ω are reduced by the same factor,
 which preserves the curvature of the path.
@@ -48,11 +48,11 @@ MOST_TURN = 0.8
 """Largest turn in a stride [rad]: a foot swings along a chord of its circle, up to 8 % of the radius inside it."""
 
 OVERLAP = 0.02
-"""Minimum overlap of stances, in addition to the overlap for the number of stance feet, as a share of the stride
-[-]."""
+"""Minimum overlap of stances beyond the overlap that keeps the number of stance feet, as a share of the stride [-]."""
 
 OWN_LOAD = 1.15
-"""Share of the joint speeds up to which the stride of the robot file is kept [-]; `limit_joints` clips short peaks."""
+"""The stride of the robot file is kept while it needs at most this share of the joint speeds [-]; `limit_joints` clips
+short peaks."""
 
 LOW_STEP = 0.55
 """Minimum height of a step, relative to the gait's height [-]."""
@@ -119,8 +119,8 @@ class Ability(NamedTuple):
             joint, direction [s/m].
         speed_at_rim: As `speed`, but the largest share for feet at the distance `stroke` from home, same shape [s/m].
         acceleration: Share of a joint's acceleration limit that a foot acceleration of 1 m/s² takes, same shape [s²/m].
-        duty: Smallest duty at which the gait has the same minimum number of stance feet, shape (1,) [-]; if it equals
-            the gait's duty, the stride never changes.
+        duty: Smallest duty that keeps the gait's minimum number of stance feet, shape (1,) [-]; if it equals the gait's
+            duty, the stride never changes.
     """
 
     reach: Array
@@ -187,7 +187,7 @@ class Ability(NamedTuple):
 
 @functools.lru_cache(maxsize=64)
 def least_duty(gait: Gait) -> float:
-    """Return the smallest duty with the same minimum number of stance feet; a swaying gait keeps its duty.
+    """Return the smallest duty that keeps the minimum number of stance feet; a swaying gait keeps its duty.
 
     Results are cached: planners call this within a tick when they change the gait, always for the same few gaits.
     """

@@ -112,10 +112,12 @@ def move_joints(
 ) -> None:  # pragma: no cover - compiled
     """Compute joint velocities and accelerations for the planned motion of the feet (planner.md 5).
 
-        ṗ_B = Rᵀ(ṗ - ẋ) - ω × p_B,                                      v = J⁻¹ ṗ_B
-        p̈_B = Rᵀ(p̈ - a) - α × p_B - 2ω × ṗ_B - ω × (ω × p_B),           a = J⁻¹(p̈_B - J̇v)
+        ṗ_B = Rᵀ(ṗ - ẋ) - ω × p_B,                                      q̇ = J⁻¹ ṗ_B
+        p̈_B = Rᵀ(p̈ - ẍ) - α × p_B - 2ω × ṗ_B - ω × (ω × p_B),           q̈ = J⁻¹(p̈_B - J̇q̇)
 
-    Swinging feet use the measured pose and velocity of the base, with the acceleration of the reference.
+    p is a foot, and p_B the foot relative to the base, in base axes; x, R, ω and α are position, rotation, angular
+    velocity and angular acceleration of the base. Swinging feet use the measured pose and velocity of the base, with
+    the acceleration of the reference.
 
     Args:
         plan: Planned phases, velocities and accelerations of the feet.

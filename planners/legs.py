@@ -147,7 +147,11 @@ def stretched(J: Array, foot: str) -> str:
 
 
 def _chain(system: System, name: str, frame: int) -> Sequence[int]:
-    """Return the joints between the floating base and `frame`, from the base on."""
+    """Return the joints between the floating base and `frame`, from the base on.
+
+    Raises:
+        InputError: The leg does not consist of three actuated joints with limits.
+    """
     model = system.model
     chain: list[int] = []
     joint = int(model.frames[frame].parentJoint)

@@ -178,8 +178,8 @@ def momentum_velocity(
         legs: The legs.
         plan: Planned velocities of the feet.
         leg_plan: The legs at the planned joint angles.
-        base: In: commanded twist and rate; out: the twist that has the commanded momentum, and, in place of the rate,
-            the time derivative of the commanded momentum per mass, base axes.
+        base: In: commanded twist and rate; out: the twist that has the commanded momentum. `rate` then holds the time
+            derivative of the commanded momentum per mass, base axes.
         system: In: `nominal`; out: the rest.
         v: Out: velocity of the planned motion, Pinocchio's layout, shape (nv,).
     """

@@ -48,7 +48,7 @@ def errors(outcome: RunOutcome) -> tuple[float | None, ...]:
     """Return the error of the predicted sum of normal forces, as shares of the load, and when it arises.
 
     The numbers are the mean, the median, the mean over times in which exactly the predicted feet carry load, the share
-    of such times, and the part of the error from all other times; None without predicted forces.
+    of such times, and the share of the error that arises at all other times; None without predicted forces.
     """
     keys = ("n", "rel", "median_n", "same_feet_rel")
     error, mean, median, same_feet = (outcome.metric(f"force_err_{key}") for key in keys)

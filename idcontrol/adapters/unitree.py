@@ -190,7 +190,7 @@ def read_command(message: Message, joints: int) -> Array:
 def read_state(message: Message, out: Array, wire: Format, system: System) -> None:
     """Write the values of a state datagram (`idcontrol.loop.wire`), joints in the robot's order.
 
-    Position and velocity of the base and forces on feet are zero, since the robot does not measure them.
+    Position and linear velocity of the base and forces on feet are zero, since the robot does not measure them.
 
     Args:
         message: A record of `LOW_STATE`.

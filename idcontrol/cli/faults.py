@@ -39,7 +39,10 @@ class Stopped(Exception):
 
 
 def report_fault(error: BaseException, folder: Path | None) -> int:
-    """Write the traceback, into the run's folder if possible, and print its path."""
+    """Write the traceback, into the run's folder if possible, and print its path; return the exit status.
+
+    A full disk is reported without a traceback.
+    """
     if isinstance(error, OSError) and error.errno in DISK_FULL:
         kept = "" if folder is None else f"; what was recorded until then is in {folder}"
         return say(f"{error.strerror}: free some space and run the command again{kept}", UNUSABLE)

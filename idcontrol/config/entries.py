@@ -57,7 +57,7 @@ class Experiment(Protocol):
         ...
 
     def rehearsals(self) -> Sequence[Any]:
-        """Return configurations of short runs that compile all kernels; the first compiles those that several need."""
+        """Return configurations of short runs that compile all kernels; the first compiles their shared kernels."""
         ...
 
 
@@ -65,11 +65,11 @@ class RobotLibrary(Protocol):
     """An entry point of the group ``idcontrol.robots``."""
 
     def names(self) -> Sequence[str]:
-        """Names of its robots."""
+        """Return the names of the library's robots."""
         ...
 
     def summaries(self) -> Mapping[str, str]:
-        """Description of each robot in one line, by name; no robot is loaded."""
+        """Return a description of each robot in one line, by name, without loading a robot."""
         ...
 
     def check(self, name_or_path: str) -> Any:

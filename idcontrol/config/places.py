@@ -60,7 +60,7 @@ class Setup(Protocol):
 
     @property
     def rate_hz(self) -> float:
-        """Rate of its calls [Hz]."""
+        """Rate at which the controller or plant is called [Hz]."""
         ...
 
 
@@ -101,7 +101,7 @@ def definition(thing: object) -> str:
 
 
 def factory(kind: Kind, name: str, registered: Iterable[str]) -> Callable[[Any], Any]:
-    """Return the function from a `Setup` to the controller or plant called `name`.
+    """Return the function that makes the controller or plant `name` from a `Setup`.
 
     The class or function of this name is called with ``(robot, mu, rate)``, the `Setup` or nothing, depending on its
     signature; an object that already has all methods in `calls` is used directly. A file that has changed since the
@@ -231,7 +231,7 @@ def _defined(kind: Kind, module: ModuleType) -> list[str]:
 
 
 def _can_be(kind: Kind, value: Any) -> bool:
-    """True if `value` is an instance of this kind, or may make one, as a class of this kind or a function."""
+    """True if `value` is an instance of this kind, or a class or function that may make an instance."""
     if isinstance(value, type) and _missing(kind, value):
         return False
     return _fits(kind, value) or (callable(value) and len(_needed(value)) in (0, 1, 3))

@@ -259,7 +259,7 @@ def _separating_edges(a: _Box, b: _Box, best: float, edge: Array, axis: Array) -
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _box_box(a: _Box, b: _Box, margin: float, direction: Array, witness: Array, arena: Arena) -> float:
-    """Measure the overlap along the best axis, or the distance of the nearest points; the normal is from B to A.
+    """Measure along the axis of largest separation, or between the nearest points; the normal is from B to A.
 
     If an axis separates the boxes by the margin or more, only this lower bound of the distance is computed.
     """
@@ -331,7 +331,10 @@ def _nearest_points(a: _Box, b: _Box, on_a: Array, on_b: Array, arena: Arena) ->
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _corners_over_box(a: _Box, b: _Box, least: float, on_a: Array, on_b: Array, corner: Array, local: Array) -> float:
-    """Write the corner of A and the point of B nearest to each other if their squared distance is below `least`."""
+    """Write the corner of A and the point of B nearest to each other if their squared distance is below `least`.
+
+    Return the smaller of this square and `least`.
+    """
     p, R, h = a
     o, Q, g = b
     for bits in range(8):

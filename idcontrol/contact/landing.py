@@ -1,13 +1,13 @@
 """The contact velocity that a controller demands, with which a landing foot takes some milliseconds to stop.
 
 With prescribed joints the whole robot moves as one rigid body, so stopping a foot within one period takes hundreds of
-newtons. The torques of the controller cause this force. So the controller demands a decaying contact velocity instead,
-as if the ground were a belt that moves with the foot and stops (planner.md, section 7).
+newtons, which the controller's torques would have to cause. So the controller demands a decaying contact velocity
+instead, as if the ground were a belt that moves with the foot and stops (planner.md, section 7).
 
-Friction is predicted relative to this belt. A sliding foot gets the friction within its cone that slows it with the
-belt, instead of the full μ f_N against its slip. If the cone suffices, the controller reports sticking contacts. If
-friction were predicted relative to still ground, maximal dissipation would lift a sliding foot at μ times its slip in
-every period.
+Friction is predicted relative to this belt. A sliding foot gets just the friction that slows it down with the belt, at
+most μ f_N, instead of the full μ f_N against its slip. If the cone suffices, the controller reports sticking contacts.
+If friction were predicted relative to still ground, maximal dissipation would lift a sliding foot at μ times its slip
+in every period.
 """
 
 from __future__ import annotations
@@ -110,10 +110,11 @@ def landing_contacts(
 
     Args:
         contacts: The controller's contacts.
-        v: Velocity in our order, shape (m,).
+        v: Velocity in the order of `System.order`, shape (m,).
         h: Control period [s].
         landing: The parameters.
-        since_touchdown: Time since the planned touchdown of each contact, shape (n,) [s]; None if none has settled.
+        since_touchdown: Time since the planned touchdown of each contact, shape (n,) [s]; None means that no contact
+            has settled.
 
     Returns:
         Contacts with gap 0 and `surface_velocity` v̂; all other fields are shared with `contacts`.

@@ -319,7 +319,7 @@ def pair_contacts(shapes: ShapeArrays, placed: Placed, pairs: Pairs, points: Poi
         arena: Memory for one manifold; its contents are lost.
 
     Returns:
-        The number of contacts, including those up to `first`.
+        The number of contacts, including the `first` existing contacts.
     """
     room = 2 * _most_corners(shapes) + 1  # a convex polygon gains at most one corner per border
     n = first
@@ -364,7 +364,7 @@ def pair_contacts(shapes: ShapeArrays, placed: Placed, pairs: Pairs, points: Poi
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _touch_at_a_point(kind_a: int, kind_b: int) -> bool:
-    """True if shapes of these kinds have no flat contact and a closed-form distance (see `distance`)."""
+    """True if shapes of these kinds never touch flat, and their distance has a closed form (see `distance`)."""
     round_a, round_b = kind_a == SPHERE, kind_b == SPHERE
     return (round_a and (round_b or kind_b == BOX)) or (round_b and kind_a == BOX)
 

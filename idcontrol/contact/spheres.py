@@ -109,7 +109,7 @@ class SphereContacts:
         centre: Centres, world frame, shape (k, 3) [m].
         gap: Distances from the ground, shape (k,) [m].
         point: Contact points ``centre - radius n̂`` of all spheres, touching or not, world frame, shape (k, 3) [m].
-        axes: Rows normal, first, second tangent at each sphere, world frame, shape (k, 3, 3).
+        axes: The rows are the normal, the first and the second tangent at each sphere, world frame, shape (k, 3, 3).
         bound: The argument of `detect_kernel`.
     """
 
@@ -279,7 +279,7 @@ class SphereContacts:
 
     @cached_property
     def _elsewhere(self) -> tuple[Bound, Mounted, Placed]:
-        """Spheres at the joint placements of the system's scratch data: a bound argument, a record, a placement."""
+        """The spheres on the joints of the system's scratch data: argument of `detect_kernel`, mounting, placement."""
         position, rotation = placement_views(self.system.scratch.oMi)
         placed = Placed(*map(np.zeros_like, (self.centre, self.gap, self.point, self.axes)))
         mounted = self._mounted()._replace(joint_position=position, joint_rotation=rotation)

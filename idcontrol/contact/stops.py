@@ -20,7 +20,7 @@ FIRST: Final = 1 << 40
 """First identity of stops; other contacts have smaller identities."""
 
 MARGIN_RAD: Final = 5e-3
-"""A stop is listed if it is closer than this [rad or m], or than the distance covered in two steps."""
+"""A stop is listed if it is closer than this plus the distance covered in two steps [rad or m]."""
 
 
 @njit(cache=True, error_model="numpy")
@@ -57,7 +57,7 @@ class Stops:
         self._reachable: Any = entry(reachable_stops, self.bound, q, v, 0.0)
 
     def beside(self, contacts: Contacts, q: Array, v: Array, h: float) -> Contacts:
-        """Return the contacts, followed by the stops within `MARGIN_RAD`, plus the way of two steps, of their joints.
+        """Return the contacts, followed by the stops that joints may reach soon (`MARGIN_RAD`).
 
         Args:
             contacts: Contacts of the robot at q.

@@ -64,7 +64,7 @@ class TunedRobot(FootedRobot, StandingRobot, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """The parts of a controller.
+    """The parts from which a controller is built.
 
     Attributes:
         system: The controller's own multibody terms.

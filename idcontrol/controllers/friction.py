@@ -50,7 +50,7 @@ SINGULAR: Final = 1e-9
 
 
 class Friction(NamedTuple):
-    """The memory of earlier steps.
+    """What the estimator of friction keeps from earlier steps.
 
     Attributes:
         t: Time of the last step, shape (1,) [s].
@@ -144,7 +144,7 @@ def watch(bound: Bound, seen: Bound, candidates: AnyContacts, t: float) -> float
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _fade(memory: Friction, kept: float) -> None:
-    """Scale all impulses by a factor."""
+    """Multiply all filtered impulses by the factor `kept`."""
     for axis in range(2):
         memory.impulse[axis] *= kept
     for axis in range(4):

@@ -212,7 +212,7 @@ def _converted(arrays: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def unmasked(name: str, value: Any) -> npt.NDArray[Any]:
-    """Return the value as a plain array.
+    """Return the value as an array without a mask.
 
     Raises:
         ValueError: The value has masked entries; the text names it.

@@ -111,7 +111,7 @@ class InverseDynamics:
             h: Control period [s].
             settings: Settings of the step; None for the defaults.
             tasks: Whole-body tasks in addition to the reference of the joints.
-            start: Configuration that defines the reference of tasks without one; None for the neutral configuration.
+            start: Configuration from which tasks without a reference take theirs; None for the neutral configuration.
             limits: Limits of a torque filter; gains and `Reference.a` are then in units of torque.
 
         Raises:
@@ -390,7 +390,7 @@ def _scheme_for(scheme: Scheme, settings: InverseSettings) -> tuple[Scheme, floa
 def _machine(
     scheme: Scheme, system: System, gains: Gains, h: float, settings: InverseSettings
 ) -> Callable[..., Machine]:
-    """Return a function that builds a `Machine` from the fields not set here; addresses of kernels are 0."""
+    """Return a function that builds a `Machine` from its remaining fields; the addresses of kernels are 0."""
     u, a = system.n_unactuated, system.n_actuated
     terms = MachineTerms(
         M=system.M,

@@ -68,7 +68,7 @@ def weight(terms: MachineTerms) -> float:
 
 @njit(cache=True, error_model="numpy")
 def weigh(bound: Bound, seen: Bound, candidates: AnyContacts, t: float) -> None:
-    """Update the load with the motion of the last period, and add it to the bias of the new step.
+    """Update the load with the motion of the last period, and include it in the bias of the new step (`UNMODELLED`).
 
     Touchdown and flight periods are ignored: the control step does not predict impacts, and a hoist may carry a robot
     in the air. Each update is clamped to the robot's weight, so that a blow is not mistaken for a load.

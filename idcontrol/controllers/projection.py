@@ -27,7 +27,7 @@ DEMAND_RANK_TOLERANCE = 1e-8
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _metric(M: Array, u: int, C: Array, begin: Integers) -> bool:
-    """Factor M_qq = C Cᵀ; write C and the first nonzero column of each row; return False if M_qq is not positive.
+    """Factor M_qq = C Cᵀ; write C and each row's first nonzero column; return False if M_qq is not positive definite.
 
     Legs that meet only in the base form separate blocks of M_qq and C, so the entries of a row before column `begin`
     are zero. The diagonal of C is stored as its reciprocal.

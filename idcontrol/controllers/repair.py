@@ -36,8 +36,8 @@ CONTACT_WEIGHT: Final = 1e-10
 evenly."""
 
 ACCURATE: Final = 1e-6
-"""Largest residual of a usable answer [-]. If tracking is exact, the gradient consists of the small weights alone,
-which are 1e-10 of the terms that cancel. So rounding prevents residuals below about 1e-8."""
+"""Largest residual of a usable answer [-]. If tracking is exact, only the terms of the small weights remain in the
+gradient; they are 1e-10 of the terms that cancel. So rounding prevents residuals below about 1e-8."""
 
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
@@ -56,7 +56,7 @@ def _divide(row: Array, by: float) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def condition(w: Whitened, i: int, A: Array, row: Array) -> float:
-    """Write row i of J A, without the last column, into `row` (k,); return the ``row · x`` of a contact at rest.
+    """Write row i of J A, without its last column, into `row` (k,); return the value of ``row · x`` at rest.
 
     Args:
         w: The step in whitened form.
@@ -190,7 +190,7 @@ def limit_rows(
 def nearest_motion_kernel(
     w: Whitened, cones: Cones, held: Booleans, bounds: Bounds, f: Array, impulse: Array, arena: Arena
 ) -> float:
-    """Solve the quadratic program of the module.
+    """Solve the program of this module: find the motion without slip that is closest to the demand.
 
     Args:
         w: The step in whitened form, with contacts and rigid joints.

@@ -59,9 +59,9 @@ CONSISTENT: Final = 1e-11
 """Largest violation of the contact rows, relative to their constants, that counts as rounding."""
 
 FADES_S: Final = 0.01
-"""Time constant with which stage II lets the last torque, which it stays close to, fade [s]: the duration of a landing.
+"""Time constant with which the last torque, the target of stage II, decays [s]: the duration of a landing.
 
-Internal forces do not move the base. Without fading they would persist into the next stance and would have to be
+Internal forces do not move the base. Without the decay they would persist into the next stance and would have to be
 removed there within a few periods (math.md, section 6.1)."""
 
 STIFF = sap.Parameters(beta=0.1, sigma=1e-4)
@@ -192,7 +192,7 @@ def unload(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def approach(p: AssembledStep, f: Array, answer: Answer, reference: Array, arena: Arena) -> Answer:
-    """Unload ramping feet and keep motors within their bounds, without changing the motion; stay close to a torque.
+    """Unload ramping feet and keep motors within bounds, without changing the motion; stay close to torque `reference`.
 
     If such impulses would violate the law of the scheme, the answer is unchanged.
     """
@@ -258,9 +258,10 @@ def nearest(p: AssembledStep, f: Array, impulse: Array, arena: Arena) -> tuple[f
 @linked
 @njit(cache=True, error_model="numpy")
 def smooth(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
-    """Take the solution of the friction LCP whose torque is closest to the fading last torque (`FADES_S`).
+    """Take the solution of the friction LCP whose torque is closest to the last torque.
 
-    The search covers the modes of friction pyramids. If a contact has infinite friction, the motion is kept.
+    The search covers the modes of friction pyramids; it is omitted if a contact has infinite friction. Among impulses
+    with the motion of this solution, those with a torque close to the decaying last torque (`FADES_S`) are then taken.
     """
     p.active[:] = 0  # the active rows belong to another vertex
     if f.shape[0] == 0:
@@ -279,7 +280,7 @@ def smooth(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
 @linked
 @njit(cache=True, error_model="numpy")
 def move_with(p: AssembledStep, held: Booleans, f: Array, arena: Arena) -> Answer:
-    """Relax tracking: take the closest motion within all limits in which the contacts `held` (n,) do not slip."""
+    """Relax tracking: take the motion closest to the demand within all limits; contacts `held` (n,) do not slip."""
     p.active[:] = 0  # the active rows belong to another motion
     impulse = vector(arena, p.w.fixed.shape[0])
     residual = nearest_motion_kernel(p.w, p.cones, held, p.bounds, f, impulse, arena)
@@ -408,7 +409,7 @@ def cone(held: Bound, f: Array, arena: Arena) -> Answer:
 
 @njit(cache=True, error_model="numpy")
 def coulomb_smooth(held: Bound, f: Array, arena: Arena) -> Answer:
-    """Solve the friction LCP with the torque closest to the fading last torque (Zapolsky & Drumwright 2017, Alg. 3)."""
+    """Solve the friction LCP; stay close to the decaying last torque (Zapolsky & Drumwright 2017, Algorithm 3)."""
     return _one_stage(continued_lcp_kernel, smooth, held, f, arena)
 
 
@@ -493,7 +494,7 @@ class Scheme:
             for name, value in vars(import_module(module)).items():
                 if value is self:
                     return _constant, (module, name)
-        return object.__reduce_ex__(self, protocol)  # a dataclass with slots is a second class: super() has the first
+        return object.__reduce_ex__(self, protocol)  # `slots=True` makes a new class, which super() does not know
 
 
 def _constant(module: str, name: str) -> object:

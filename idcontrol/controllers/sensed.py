@@ -36,7 +36,7 @@ class SensedForces:
 
         Args:
             system: The controller's own multibody terms.
-            contacts: Detector of foot contacts on `system`; it provides the points of attack of the forces. With an
+            contacts: Detector of foot contacts on `system`; it provides the points at which the forces act. With an
                 infinite margin it must list all feet in order.
             gains: Gains in acceleration, kp [1/s²] and kd [1/s].
             h: Control period [s].

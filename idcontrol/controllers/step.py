@@ -71,7 +71,7 @@ SOLVED: Final = 0
 INEXACT: Final = 4
 """A regularized contact problem was solved; the exact problem was not."""
 COARSE: Final = 8
-"""The contacts obey their law to fewer digits than the tolerance, or stage II has no solution."""
+"""A contact violates its law by more than the tolerance, or stage II has no solution."""
 SLIPS: Final = 12
 """Contacts may slip, although the scheme is without slip."""
 MOVED: Final = 16
@@ -208,7 +208,7 @@ class Wanted(NamedTuple):
 
 
 class Machine(NamedTuple):
-    """Data of a controller's steps.
+    """Data that the steps of a controller read and write.
 
     Attributes:
         arena: Arena of a step.
@@ -484,7 +484,7 @@ def demand(terms: MachineTerms, joints: JointLaw, h: float, inputs: Inputs, v: A
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def braking(speed: float, way: float, top: float, h: float) -> tuple[float, float]:
-    """Return the largest speed that needs no braking, and the speed after a period that approaches it smoothly.
+    """Return the largest speed that needs no braking, and the speed after a period of smooth approach to it.
 
     Arguments as for `braked`.
     """
@@ -540,7 +540,8 @@ def holding(machine: Machine, contacts: ContactArrays, rho: Array, arena: Arena)
     stiffness equals the stiffness in the allowed directions, in which a joint moves the inertia I = Σ J²/(n |ρ|²) of
     the robot at its foot.
 
-    With tasks the joints' reference is only a posture, and demands no internal forces.
+    After a touchdown the impulses grow from zero within `EASE_S`. With tasks the joints' reference is only a posture,
+    and demands no internal forces.
 
     Args:
         machine: Gains, and the reference of the joints.
@@ -621,7 +622,7 @@ def motors(machine: Machine, v: Array, rated: bool, arena: Arena) -> tuple[Array
 def task_speeds(machine: Machine, v: Array, arena: Arena) -> tuple[Array, Array]:
     """Return the smallest and largest velocities that tasks may demand of joints, shapes (a,).
 
-    A joint brakes before its stop and its largest speed; the stop has priority over smooth braking.
+    A joint brakes before it reaches its stop or its largest speed; the stop has priority over smooth braking.
     """
     h, room = machine.h, machine.joints.room
     a = room.lower.shape[0]
@@ -904,7 +905,7 @@ def torque(
 
 @njit(cache=True)
 def count_released(releases: Integers, tracked: bool, calm: bool) -> None:
-    """Increment the count in periods with released joints, decrement it in calm periods, between 0 and `MOST_RELEASES`.
+    """Count periods with released joints up and calm periods down, between 0 and `MOST_RELEASES`.
 
     Args:
         releases: The count, updated, shape (1,).
@@ -1020,7 +1021,7 @@ def fields_of(outcome: Outcome) -> OutcomeFields:
 
 @njit(cache=True, error_model="numpy")
 def control_bound(bound: Bound, candidates: AnyContacts) -> OutcomeFields:
-    """Run `control` for Python."""
+    """Run `control` for a caller in Python, and return the outcome as a plain tuple."""
     outcome: OutcomeFields = fields_of(control(bound, candidates))
     return outcome
 

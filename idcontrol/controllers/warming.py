@@ -47,7 +47,7 @@ class WithFallback(Protocol):
     """A controller with a second path for steps that its compiled path does not solve."""
 
     def fall_back(self, state: State, reference: Reference) -> Command:
-        """Take the second path."""
+        """Take the step by the second path."""
         ...
 
 

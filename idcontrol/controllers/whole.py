@@ -91,6 +91,6 @@ def whole_step(bound: Bound, t: float) -> tuple[Outcome, int]:
 
 @njit(cache=True, nogil=True)
 def step_of(bound: Bound, t: float) -> tuple[OutcomeFields, int]:
-    """Run `whole_step` for Python."""
+    """Run `whole_step` for a caller in Python, and return the outcome as a plain tuple."""
     outcome, n = whole_step(bound, t)
     return fields_of(outcome), n

@@ -121,7 +121,7 @@ def move(J: Array, v: Array, tree: Integers, flyers: Integers, motion: Motion) -
 
 @njit(cache=True)
 def _gather(bound: Bound) -> None:  # pragma: no cover - compiled
-    """Convert Pinocchio's terms to the system's order: M from the triangle of crba, c minus ``M_lin (ω × v)``.
+    """Convert Pinocchio's terms to the system's order: M from its upper triangle, and c minus ``M_lin (ω × v)``.
 
     Args:
         bound: Pinocchio's terms, the system's terms (overwritten), `System.order`, each free-flyer's first index in
@@ -273,7 +273,7 @@ def _sound(actuators: Actuators, a: int) -> Actuators:
 
 def position_limits(model: Any, names: Sequence[str]) -> tuple[Array, Array]:
     """Return the lowest and highest position of the joints `names`, shapes (a,) [rad or m]; infinite without limits."""
-    # a URDF without limits states 0 and 0
+    # Pinocchio reads missing limits as 0 and 0
     at = [model.joints[model.getJointId(name)] for name in names]
     lower = np.array([model.lowerPositionLimit[joint.idx_q] if joint.nq == 1 else -np.inf for joint in at])
     upper = np.array([model.upperPositionLimit[joint.idx_q] if joint.nq == 1 else np.inf for joint in at])
@@ -296,7 +296,7 @@ def _actuated_names(model: Any, actuated: Sequence[str] | None) -> tuple[str, ..
 
     Raises:
         UnknownName: A joint does not exist.
-        InputError: A joint has not exactly one velocity.
+        InputError: A joint does not have exactly one velocity.
     """
     names = list(model.names)
     single = [name for name, joint in list(zip(names, model.joints, strict=True))[1:] if joint.nv == 1]

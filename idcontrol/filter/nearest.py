@@ -11,19 +11,21 @@ limits hold, the torques stay as they are, to the bit. Otherwise::
                N f ≤ h force_max;  τ and P v⁺ within bounds;  (P v)ᵀτ ≤ power_max
 
 The prediction for τ* decides the role of each contact. A contact without load opens. A loaded contact slides if it
-slips in the prediction and slips already, too fast to stop in a period; its edges are the edges of the prediction.
-Other contacts stand. In each role the rows are the whole contact law: the program knows the motion that its torques
-cause.
+already slips too fast to stop in a period, and also slips in the prediction; its edges are the edges of the prediction.
+All other contacts stand. In each role the rows state the whole contact law, so the program computes the motion that its
+torques cause.
 
-f° are the impulses for τ*, without limits of motors: the normal impulses with contacts that slide as in the prediction,
-the tangential impulses with contacts that keep their roles, reduced until their sum is within friction. J_bᵀ(f - f°) is
-the change of the wrench on the robot, and |…|² its kinetic energy with locked joints. Feet that pull against each other
-change no wrench; feedback that keeps the base upright does. So cuts fall on what the feet waste, and the base moves as
-the policy wants, if it can. The torques alone cannot tell: two hips beyond their limits lose all of their feedback.
+f° are the impulses for τ*, without limits of motors. The normal impulses in f° assume that contacts slide as in the
+prediction. The tangential impulses assume the roles above, and are reduced until their sum is within friction.
+J_bᵀ(f - f°) is the change of the wrench on the robot, and |…|² is the kinetic energy of this change with locked joints.
+Feet that pull against each other do not change the wrench, but feedback that keeps the base upright does. So the
+program cuts forces that the feet waste, and the base moves as the policy wants, if possible. Torques alone do not show
+this difference: two hips beyond their limits would lose all of their feedback.
 
-If no torques satisfy all rows, contacts may slip as in the prediction. If this does not suffice, the limits of joints
-that conflict are relaxed one by one: the joint brakes as hard as the other rows let it. At last, contacts may slip and
-caps are relaxed, too. If there is still no solution, the wanted torques stay, within the motors' limits.
+If no torques satisfy all rows, contacts may slip as in the prediction. If this does not suffice, slip is bounded again,
+and conflicting limits of joints are relaxed one by one: the joint brakes as hard as the other rows let it. Finally,
+contacts may slip, and both joint limits and caps are relaxed. If there is still no solution, the wanted torques stay,
+within the motors' limits.
 """
 
 from __future__ import annotations
@@ -63,8 +65,9 @@ SLOWS: Final = 0.95
 MET: Final = 1e-9
 """Relative excess at which a cap of force or power still counts as met."""
 MOVED_BY_SLIP: Final = 1e-5
-"""Excess at which a speed of a joint still counts as allowed [rad/s], relative above 1 rad/s. Contacts that slip less
-than `SLIP_SPEED`, 1e-6 m/s, stand in the program; with levers of a decimetre they move joints by 1e-5 rad/s."""
+"""Excess of a joint's speed that still counts as allowed [rad/s]; above 1 rad/s it is relative to the speed. Contacts
+that slip less than `SLIP_SPEED`, 1e-6 m/s, stand in the program; with levers of a decimetre they move joints by 1e-5
+rad/s."""
 
 GRAVITY: Final = 9.81
 """A contact that slips less than μ times this acceleration in a period can stop in the period [m/s²]."""
@@ -269,8 +272,8 @@ def _reference(p: AssembledStep, wish: _Prediction, rows: _Rows, E: Array, e: Ar
         wish: The prediction for the wanted torques.
         rows: Velocities in the unknowns.
         E: Equalities of the contact law.
-        e: Their sides.
-        f: Impulses of the prediction, shape (3 n,), the result if the equalities have no solution.
+        e: Right-hand sides of the equalities.
+        f: Impulses of the prediction, shape (3 n,), which are returned if the equalities have no solution.
         arena: Arena for all arrays.
     """
     columns = rows.pushing.shape[0]
@@ -309,7 +312,7 @@ def _wrench(p: AssembledStep, wish: _Prediction, rows: _Rows, slides: Booleans, 
         for axis in (1, 2):
             add(across, reference[axis * s + k], p.contacts.axes[i, axis])
     net = np.sqrt(dot(across, across))
-    if net > friction:  # a net force that loads cannot give would raise the loads: the robot would hop
+    if net > friction:  # friction could give a larger net force only with larger loads, and the robot would hop
         for r in range(s, columns):
             reference[r] *= friction / net
     return reference
@@ -385,7 +388,7 @@ def _limits(p: AssembledStep, wish: _Prediction, rows: _Rows, slides: Booleans, 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _conflict(limits: _Limits, to: int, H: Array, certificate: Array) -> tuple[int, float]:
-    """Return the row before row `to` that adds most to a conflict, -1 for none, and its square G_r H⁻¹ G_rᵀ.
+    """Return the relaxable row r with the largest share in a conflict, -1 for none, and its square G_r H⁻¹ G_rᵀ.
 
     Args:
         limits: The inequalities.
@@ -408,7 +411,7 @@ def _conflict(limits: _Limits, to: int, H: Array, certificate: Array) -> tuple[i
 def nearest_torques(
     p: AssembledStep, wish: _Prediction, slows: bool, relaxes: bool, f: Array, impulse: Array, arena: Arena
 ) -> bool:
-    """Solve the program of the module.
+    """Solve the program of this module: find the admissible torques nearest to the wanted torques.
 
     Args:
         p: The step.

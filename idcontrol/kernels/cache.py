@@ -139,7 +139,7 @@ class SealedFiles:
         self._version = _digest(version.encode())
 
     def save(self, key: Any, data: Any) -> None:
-        """Save the compiled code of one signature, if there is space, and delete code of other versions."""
+        """Save the compiled code of one signature, if the folder accepts it, and delete code of other versions."""
         folder, name, code = self._folders[-1], self._file(key), dumps((key, data))
         file, part = folder / name, folder / f"{name}.{uuid4().hex}"  # two processes may compile the same code at once
         _note(code)
@@ -178,7 +178,7 @@ def _read(file: Path, key: Any) -> Any:
         return None
     try:
         saved, data = pickle.loads(code)
-    except (AttributeError, ImportError):  # the type of an argument has moved
+    except (AttributeError, ImportError):  # the module of an argument's type has changed
         return None
     if saved != key:  # different types may print alike
         return None

@@ -165,7 +165,7 @@ def name_of(kernel: Any, kinds: tuple[Any, ...], returned: Any) -> bytes:
 
 
 def _call(kernel: _Linked, context: Any, builder: Any, signature: Any, values: Any) -> Any:
-    """Generate a call."""
+    """Generate a call of a linked kernel."""
     returned, kinds = signature.return_type, signature.args
     name = name_of(kernel, kinds, returned)
     slot = cgutils.add_global_variable(builder.module, cgutils.voidptr_t, f"linked.{kernel.py_func.__name__}")

@@ -92,9 +92,9 @@ def feedback(joints: Joints, sent: Array, j: int) -> float:  # pragma: no cover 
 def let_through(bound: Bound, drives: bool, share: float, dt: float) -> int:  # pragma: no cover - compiled
     """Admit the setpoints of a `Gate`: torques, and with `drives` also positions, velocities and gains.
 
-    The `share` also scales the gains. The rate limit applies to the torque change between the last and the new command
-    at the measured state. The bound on gains limits the drives' reaction to motion. To reduce a torque, the gate
-    changes its feed-forward part.
+    The `share` scales torques and gains. The rate limit applies to the torque change between the last and the new
+    command at the measured state. The bound on gains limits the drives' reaction to motion. To reduce a torque, the
+    gate changes its feed-forward part.
     """
     gate: Gate = bound.borrowed
     joints, sent, tau = gate.joints, gate.sent, gate.tau
@@ -139,7 +139,7 @@ class Setpoints:
     """
 
     def __init__(self, of: Mapping[str, Array], joints: Joints, limits: Limits) -> None:
-        """Start without torque; the channels `of` a loop's row hold torques and sent rows, so no tick copies them."""
+        """Start without torque. Torques and sent rows are stored in the channels `of` a loop's row."""
         self.wanted, self.tau = of["tau_wanted"], of["tau"]
         a = len(self.tau)
         self.sent, self.held = of["sent"], np.zeros((4, a))

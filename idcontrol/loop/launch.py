@@ -149,10 +149,10 @@ def run(
 
 
 def _check(settings: LoopSettings, viewer: Viewer | None) -> None:
-    """Check that settings do not contradict each other.
+    """Check the settings of a loop before anything starts.
 
     Raises:
-        InputError: Settings contradict each other.
+        InputError: Settings contradict each other or the viewer, or there is no terminal on which to arm the machine.
     """
     if settings.peer is not None and settings.transport == "inprocess":
         raise InputError(f"peer={settings.peer} is reached by transport=udp or shared, not inprocess")

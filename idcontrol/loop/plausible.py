@@ -18,8 +18,8 @@ from idcontrol.loop.wire import Health
 from idcontrol.types import Array, Booleans, Integers
 
 SETTLE_S: Final = 0.02
-"""Time within which a difference between positions and integrated velocities is forgotten [s]; drives filter their
-velocities over a few ms."""
+"""Time constant with which a difference between positions and integrated velocities is forgotten [s]; drives filter
+their velocities over a few ms."""
 
 
 class Heard(NamedTuple):
@@ -161,7 +161,7 @@ class Drives(NamedTuple):
         sent: Torques that were sent last [N m].
         applied: Torques that the drives report [N m].
         reference: Reference positions of the joints [rad or m]; NaN if there are none.
-        most: Largest difference between a sent and an applied torque [N m].
+        most: Largest distance of an applied torque from the range of recently sent torques [N m].
         low: Lower end of the range of recently sent torques [N m].
         high: Upper end of this range [N m].
         still: Time for which position and velocity of each joint have been bitwise constant [s].
@@ -182,12 +182,11 @@ class Drives(NamedTuple):
 
 @njit(cache=True, inner=True, error_model="numpy")
 def obeys(drives: Drives, after: float) -> bool:  # pragma: no cover - compiled
-    """True if all drives applied the torques sent recently.
+    """True if all drives applied a torque within, or nearly within (`Drives.most`), the range of recently sent torques.
 
-    Also update the range of these torques, `after` seconds later.
-
-    The ends of the range approach the newest torque within `SETTLE_S`, which is longer than transport and drives take.
-    Without a last state (`after` is NaN), the range contains only the newest torque.
+    The range is updated first, for the time `after` [s] since the last state. Its ends approach the newest torque with
+    the time constant `SETTLE_S`, which is longer than transport and drives take. Without a last state (`after` is NaN),
+    the range contains only the newest torque.
     """
     share, obey = after / (after + SETTLE_S) if after >= 0.0 else 1.0, True
     for j in range(drives.sent.shape[0]):
@@ -203,8 +202,8 @@ def obeys(drives: Drives, after: float) -> bool:  # pragma: no cover - compiled
 def moves(heard: Heard, drives: Drives, trust: Trust, q: Array, v: Array, after: float) -> bool:  # pragma: no cover
     """True unless a joint stands still to the last bit although its torque and its reference have changed.
 
-    A working sensor never reads the same position and velocity of a moving joint twice. For a held joint, or with a
-    coarse encoder, it may, but not while torque and reference drive the joint elsewhere.
+    A working sensor never reads the same position and velocity of a moving joint twice. Readings may repeat at a held
+    joint or with a coarse encoder, but not while torque and reference drive the joint elsewhere.
     """
     moving = True
     for j in range(q.shape[0]):

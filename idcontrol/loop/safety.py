@@ -393,7 +393,7 @@ def _exceeded(policy: Policy, streak: tuple[int, ...]) -> Iterator[tuple[Fault, 
 
 
 def _of_braked(inputs: Inputs) -> Signal | None:
-    """Return the signal of a braked machine that rests."""
+    """Return the signal of a braked machine that rests; None if it waits for the operator."""
     if inputs.recover and not inputs.faults:
         return Signal.RECOVER
     return None if inputs.wait else Signal.REST

@@ -53,8 +53,8 @@ def channels(wire: Format, notes: int) -> dict[str, tuple[int, ...]]:
     """Return names and shapes of the channels that record a tick of the loop.
 
     `sent` has the rows of the command (`SENT`). If the base is estimated, `q` and `v` are the estimate, and `q_machine`
-    and `v_machine` what the machine sent.
-    Channels from ``q_des`` on are set only in ticks that call planner and controller.
+    and `v_machine` what the machine sent. Channels from ``q_des`` on are set only in ticks that call planner and
+    controller.
     """
     joints, feet = (len(wire.torque_limit),), (wire.n_feet, 3)
     return {

@@ -51,9 +51,9 @@ from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE
 from idcontrol.types import Array, Booleans, Integers, Status
 
 OPENING: Final = 1e-9
-"""A contact opens if its opening speed exceeds this value, the accuracy of the solver. The speed is relative to the
-contact's speed at zero impulse plus the speed that impulses add. A contact with neither an impulse nor an opening speed
-keeps its role.
+"""A contact opens if its opening speed exceeds this share of a reference speed; the share is the accuracy of the
+solver. The reference is the contact's speed at zero impulse plus the speed that impulses add. A contact with neither an
+impulse nor an opening speed keeps its role.
 """
 
 MOST_CONTACTS = 500
@@ -95,7 +95,7 @@ def _rigid_lcp(
 def friction_lcp_kernel(
     rho: Array, c: Array, roundoff: Array, mu: Array, tikhonov: float, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Assemble and solve the LCP of the module.
+    """Assemble and solve the LCP of this module.
 
     Args:
         rho: Whitened contact rows, shape (3 n, k).
@@ -136,8 +136,8 @@ def _support(lcp: FrictionLcp, active: Integers, arena: Arena) -> Integers:  # p
 def _worn(problem: Unbalanced, f: Array, arena: Arena) -> Unbalanced:  # pragma: no cover - compiled
     """Raise rounding bounds by the allowed violation of a vertex with impulses f that was kept for many steps.
 
-    Large impulses that cancel each other would allow any violation. The velocity changes of a row are therefore limited
-    to the speed of the fastest motion that the contacts stop.
+    The allowed violation grows with the velocity changes by the impulses. Large impulses that cancel each other would
+    allow any violation, so these changes count only up to the fastest speed that the contacts stop.
     """
     n, fastest, roundoff = problem.mu.shape[0], 0.0, vector(arena, f.shape[0])
     for row in range(f.shape[0]):
@@ -397,8 +397,8 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     (math.md, section 5.1), or Lemke's method may miss it. Without a solution the status is FALLBACK, the impulses are
     zero, and the note is `SQUEEZE`, `JAM` or `UNSOLVED`. Solutions of later attempts have the note ``"restarted"``
     (other covering vector), ``"searched"`` (over contact modes) or ``"regularized"``; with the last, the status is
-    REPAIRED. A solution that obeys the law of some contact to fewer digits than the tolerance is also REPAIRED, with
-    the note `INEXACT`.
+    REPAIRED. A solution that violates the law of some contact by more than the tolerance is also REPAIRED, with the
+    note `INEXACT`.
 
     Args:
         problem: The step.
@@ -426,7 +426,7 @@ Residual: TypeAlias = Callable[[Array, Array, Array, Array, Array, Arena], float
 def solve_by(solver: Solver, law: Residual, problem: StepProblem, warm: WarmStart | None) -> StepSolution:
     """Solve one step by a solver of contacts with finite friction.
 
-    Hold the rows of all other contacts and bilateral rows.
+    Tangents of sticking contacts with infinite friction, and rigid bilateral rows, hold with equality.
 
     Args:
         solver: Solver of contacts with finite friction.

@@ -88,7 +88,8 @@ FINE: Final = 1e-12
 EXACT: Final = 1e-12
 """Residual at which Newton's method stops."""
 RESTS: Final = 1e-6
-"""Speed below which a contact is at rest, relative to its speed at zero impulse plus the speed that impulses add."""
+"""A contact is at rest below this share of a reference speed: its speed at zero impulse plus the speed that impulses
+add."""
 PRESSED: Final = 10.0
 """Impulses are reduced, if the cones allow it, when they exceed the smallest impulses with the same motion by this
 factor."""
@@ -750,7 +751,7 @@ def _from_nothing(
 def cone_kernel(
     rho: Array, c: Array, roundoff: Array, mu: Array, active: Integers, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Solve the problem of the module.
+    """Solve the problem of this module: find impulses that obey Coulomb's law with circular cones.
 
     Args:
         rho: Whitened contact rows [N; S; T], shape (3 n, k).
@@ -862,7 +863,7 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     In forward mode with nonnegative gaps at least one solution exists. Without a solution the status is FALLBACK and
     the impulses are zero. The note is ``"squeeze"`` if a proof shows that no velocity keeps the contacts apart,
     otherwise ``"no solution found"``. Solutions from later attempts, with friction pyramids or more friction, have the
-    note ``"restarted"``. If there are contacts with μ = inf, a solution that obeys its law to fewer digits than the
+    note ``"restarted"``. If there are contacts with μ = inf, a solution that violates its law by more than the
     tolerance is REPAIRED, with the note `INEXACT`.
 
     Args:

@@ -40,13 +40,13 @@ from idcontrol.solvers.status import INACCURATE, INFEASIBLE, RAY, SOLVED, TOLERA
 from idcontrol.types import Array, Booleans, Integers, Status
 
 SQUEEZED: Final = 0.1
-"""Speed at which contacts may yield in `one_stage`, relative to the speed that their impulses should stop. In feasible
-problems contacts yield at no more than 1e-4 in this unit, in infeasible problems at about 1.
+"""Contacts may yield in `one_stage` at up to this share of the speed that their impulses should stop. The share is at
+most 1e-4 in feasible problems, and about 1 in infeasible problems.
 """
 
 OPENING = 1e-7
-"""A contact is open if its opening speed exceeds this, relative to its speed at zero impulse plus the speed that
-impulses add (math.md, section 13.3).
+"""A contact is open if its opening speed exceeds this share of a reference speed, which is its speed at zero impulse
+plus the speed that impulses add (math.md, section 13.3).
 """
 
 STEEP: Final = 10.0
@@ -261,7 +261,7 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     solution the status is FALLBACK with zero impulses, and the note is `SQUEEZE`, or `JAM` if some velocities keep the
     contacts apart but none satisfies all edges. REPAIRED: a contact with infinite friction would lift off if it stuck
     and press if it slipped; it sticks, without normal force (`idcontrol.models.sticking`). REPAIRED with the note
-    `INEXACT`: a contact obeys its law to fewer digits than the tolerance.
+    `INEXACT`: a contact violates its law by more than the tolerance.
 
     Args:
         problem: The step.
@@ -310,7 +310,7 @@ def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: floa
     ridged = whitened._replace(rho=rho)
     most = np.full(whitened.c.size, np.inf)
     if delta > 0.0:
-        # impulse at which a contact yields at `YIELD` with the default ridge, and in proportion with another ridge
+        # at this impulse a contact yields at `YIELD` with the default ridge; the yield grows with the ridge
         most[n3 // 3 : n3] = YIELD / EPSILON * epsilon / delta * np.abs(whitened.c[:n3]).max()
     answer, unsettled = _stage_one(problem, ridged, warm, DEPENDENT * epsilon, most)
     if _yields(answer.f, whitened.c, n3 // 3, delta):

@@ -332,7 +332,7 @@ def into_cones(mu: Array, held: Booleans, y: Array) -> None:  # pragma: no cover
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _keeps(w: Whitened, y: Array, x: Array, longest: float, arena: Arena) -> bool:  # pragma: no cover - compiled
-    """True if ρᵀy equals the motion x, with an error relative to the length of x or, if larger, to a typical length.
+    """True if ρᵀy equals the motion x up to `KEPT`, relative to the length of x or, if larger, to a typical length.
 
     The typical length is the length of a motion that stops the fastest contact. In a much shorter x the error is
     rounding. `longest` is the square of the longest column of ρ.
@@ -716,7 +716,7 @@ def _with_targets(
 def _share(
     w: Whitened, cones: Cones, bounds: Bounds, x: Array, torque: TorqueMap, out: Array, arena: Arena
 ) -> bool:  # pragma: no cover - compiled
-    """Run `share_kernel` without targets, or with targets as rows of the torque."""
+    """Solve the program once, for `share_kernel`; with targets, these are rows of the torque (`_with_targets`)."""
     n3, k, p = out.shape[0], x.shape[0], torque.constant.shape[0]
     u, cone = vector(arena, n3), indices(arena, n3 // 3)
     for r in range(n3):
@@ -753,7 +753,7 @@ def _share(
 def share_kernel(
     w: Whitened, cones: Cones, bounds: Bounds, x: Array, torque: TorqueMap, out: Array, arena: Arena
 ) -> bool:  # pragma: no cover - compiled
-    """Solve the program of the module for a motion x, without known impulses y₁; return True if the motion is kept.
+    """Solve the program of this module for a motion x in place of known impulses y₁; return True if the motion is kept.
 
     Args:
         w: The whitened problem, whose first 3 n rows belong to the contacts.

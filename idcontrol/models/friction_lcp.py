@@ -280,7 +280,7 @@ def contact_impulses(lcp: FrictionLcp, z: Array, f: Array) -> None:  # pragma: n
     assign(f, z[:n])
     for j in range(t):
         i = lcp.frictional[j]
-        if z[i] > 0.0:  # without a normal impulse, friction is rounding
+        if z[i] > 0.0:  # without a normal impulse, friction is a rounding error
             f[n + i] = z[n + j] - z[n + t + j]
             f[2 * n + i] = z[n + 2 * t + j] - z[n + 3 * t + j]
 

@@ -56,8 +56,8 @@ that no impulse can change (math.md, section 4.3).
 """
 
 _OPEN: Final = 1e-7
-"""A contact is open if its opening speed exceeds this, relative to its speed at zero impulse plus the speed that
-impulses add (math.md, section 13.3).
+"""A contact is open if its opening speed exceeds this share of a reference speed, which is its speed at zero impulse
+plus the speed that impulses add (math.md, section 13.3).
 """
 
 PIVOTING, DUAL = np.bool_(False), np.bool_(True)
@@ -89,7 +89,7 @@ def _normal_lcp(
     if dual:
         answer: RowLcpAnswer = project_kernel(rho, r, roundoff, arena)
         if answer.status == INFEASIBLE:
-            # after elimination a normal row may have few digits and seem to contradict its neighbours; principal
+            # after elimination a normal row may have lost digits and seem to contradict its neighbours; principal
             # pivoting then returns a solution with a checked residual
             answer = psd_lcp_kernel(rho, r, roundoff, start[:0], arena)
     else:
@@ -120,7 +120,7 @@ def _normal_lcp(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _candidates(rigid: int, stick: Integers, active: Integers, arena: Arena) -> Integers:  # pragma: no cover - compiled
-    """Return the rows to hold, most important first: rigid rows, tangents kept at the last step, other tangents."""
+    """Return the rows to hold at zero, most important first: rigid, tangents kept at the last step, other tangents."""
     n, count = stick.shape[0], 0
     order: Integers = indices(arena, rigid + 2 * n)
     for j in range(rigid):
@@ -313,7 +313,7 @@ def _largest_slip(
 def no_slip_kernel(
     rho: Array, c: Array, roundoff: Array, closed: Booleans, active: Integers, dual: bool, f: Array, arena: Arena
 ) -> tuple[int, int, float, float]:  # pragma: no cover - compiled
-    """Solve the module's problem over whitened rows, trying roles of the contacts.
+    """Solve the problem of this module on whitened rows; try roles of the contacts until they are consistent.
 
     Args:
         rho: Rows N, S, T of n contacts, then rigid rows, shape (3 n + e, k).
@@ -329,7 +329,7 @@ def no_slip_kernel(
     Returns:
         Status number, iterations, residual, and the largest velocity of the rows that should hold. These rows are
         tangents of closed contacts that stay closed, rigid rows, and normals of contacts that open although their
-        tangents hold. A velocity is relative to the row's speed at zero impulse plus the speed that impulses add;
+        tangents hold. The velocity is a share of the row's speed at zero impulse plus the speed that impulses add;
         within the solvers' tolerance it counts as 0. With status INACCURATE the impulses have the smallest known
         residual.
     """
@@ -377,8 +377,8 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     The status is REPAIRED if closed contacts slip, or a rigid bilateral row is violated, by more than 1e-6 m/s: the
     prescribed velocities conflict with the footholds (math.md, section 4.3). The status is also REPAIRED if a contact
     has no consistent state: it would lift off if it stuck, and press if it slipped. It then sticks without normal
-    force. With the note `INEXACT`, REPAIRED means that a contact obeys its law to fewer digits than the tolerance.
-    FALLBACK, with the note ``"squeeze"`` and zero impulses, means that no impulses can keep the contacts apart.
+    force. With the note `INEXACT`, REPAIRED means that a contact violates its law by more than the tolerance. FALLBACK,
+    with the note ``"squeeze"`` and zero impulses, means that no impulses can keep the contacts apart.
 
     Args:
         problem: The step; forward or inverse. A contact is closed if its gap is at most `CLOSED_GAP`.
@@ -534,8 +534,8 @@ def frictionless(
 
     Args:
         whitened: The whitened problem.
-        opening: Speed above which a contact opens, relative to its speed at zero impulse plus the speed that impulses
-            add.
+        opening: A contact is open above this relative speed; the reference is the sum of its speed at zero impulse and
+            of the speed added by impulses.
         may: Contacts that may stick, shape (n,).
         dual: True for the dual active set instead of pivoting.
         rank_tolerance: Largest rank tolerance of the held rows.

@@ -193,7 +193,7 @@ def _onto_spans(rows: Array, cone: Integers, mu: Array, arena: Arena) -> None:
 def reduce_kernel(
     rho: Array, x: Array, T: Array, t: Array, cone: Integers, mu: Array, weight: Array, arena: Arena
 ) -> Reduced:
-    """Reduce the program of the module.
+    """Reduce the program of this module to orthonormal coordinates of the impulses.
 
     Args:
         rho: ρ, shape (3 n, k).
@@ -400,8 +400,8 @@ def turn_to_faces(
         arena: Arena for all arrays.
 
     Returns:
-        Number of faces that differ at the multipliers of the solution on the current faces. 0: this solution solves the
-        whole program. -1: the dual program does not decrease along the path.
+        Number of contacts that have another face at the multipliers of this solution. 0: the solution solves the whole
+        program. -1: the dual program does not decrease on the way to it.
     """
     n3, k = many.rho.shape
     n, p, R, basis, fixed = n3 // 3, z.shape[0], reduced.R, reduced.basis, reduced.along.shape[0]

@@ -48,7 +48,7 @@ def solve(
 
     Returns:
         The solution. FALLBACK with the note ``"squeeze"`` if no impulses can keep contacts apart; then only drag acts.
-        REPAIRED if the momenta balance to fewer digits than the tolerance.
+        REPAIRED if the error of the momentum balance exceeds the tolerance.
 
     Raises:
         InputError: A drag coefficient is not finite.
@@ -70,9 +70,9 @@ def solve(
 def _exact(problem: StepProblem, whitened: Whitened, solution: StepSolution) -> bool:
     """True if momenta balance, and normal velocities obey their law with a margin, or up to rounding.
 
-    If drag nearly stops a light body, it is the product of a large coefficient and a small slip, and the coefficient
-    magnifies the rounding error of the slip. In units of M̃ the damped motion would hide errors elsewhere. Errors above
-    the rounding of the velocities are therefore judged in units of M.
+    If drag nearly stops a light body, the drag is the product of a large coefficient and a small slip. The coefficient
+    magnifies the rounding error of the slip. Errors up to the rounding of the velocities are therefore allowed. Larger
+    errors are judged in units of M, since in units of M̃ the damped motion would hide errors elsewhere.
     """
     f, v = solution.impulses.T.ravel(), solution.v_plus
     f_n = f[: len(problem.contacts)]

@@ -294,7 +294,7 @@ def _recover_finite(
     return v_plus, impulse, finite, balances(w.M, w.kappa, w.rows, w.free, v_plus, f)
 
 
-INEXACT: Final = "a contact obeys its law to fewer digits than the tolerance"
+INEXACT: Final = "a contact violates its law by more than the tolerance"
 """Note: the impulses are kept although a contact misses the tolerance, scaled per contact. With zero impulses a robot
 would fall through the ground.
 """
@@ -409,8 +409,9 @@ def held_rows(whitened: Whitened, stick: Booleans) -> Integers:
 
 
 HELD: Final = 1e-7
-"""Speed above which a held row moves, relative to its speed at zero impulse plus the speed that impulses add. Rows with
-impulses move by rounding; rows dropped as nearly dependent move by up to 1 %, the rank tolerance.
+"""A held row moves if its speed exceeds this share of a reference speed, which is its speed at zero impulse plus the
+speed that impulses add. Rows with impulses move by rounding; rows dropped as nearly dependent move by up to 1 %, the
+rank tolerance.
 """
 
 
@@ -427,8 +428,8 @@ def outcomes(
         f: Impulses of all rows, shape (3 n + e,).
         stick: Sticking contacts, shape (n,).
         out: Excluded contacts, shape (n,).
-        opening: Speed above which a contact opens, relative to its speed at zero impulse plus the speed that impulses
-            add.
+        opening: A contact is open above this relative speed; the reference is the sum of its speed at zero impulse and
+            of the speed added by impulses.
         lifts: True if contacts with an impulse may open, as sliding contacts do in convex models.
 
     Returns:

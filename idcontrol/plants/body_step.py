@@ -109,7 +109,7 @@ def values(after: Bound) -> StepResult:
 
 @njit(cache=True)
 def reaches_in(h: float, v_star: Array, radius: Array) -> Array:
-    """Return a bound on the motion of bodies with velocities `v_star` (n, 6) and radii (n,) in `h` [s], (n,) [m].
+    """Bound how far bodies with velocities `v_star` (n, 6) and radii (n,) move in `h` [s]; shape (n,) [m].
 
     The bound of a body uses only its own velocity, so a contact with a faster body may be listed one step too late.
     """
@@ -118,7 +118,7 @@ def reaches_in(h: float, v_star: Array, radius: Array) -> Array:
 
 @njit(cache=True)
 def carried(before: Integers, impulses: Array, now: Integers) -> Array:
-    """Return impulses (n, 3) for contacts `now` (n,): `impulses` (k, 3) of the same contacts `before` (k,), else 0."""
+    """Carry `impulses` (k, 3) of contacts `before` (k,) over to contacts `now` (n,), 0 for new ones; shape (n, 3)."""
     order = np.argsort(before)
     sorted_ = before[order]
     out = np.zeros((now.shape[0], 3))

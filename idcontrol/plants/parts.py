@@ -175,7 +175,7 @@ MOST_SUBSTEPS: Final = 10**6
 """Limit of substeps in one step of a plant: minutes of computing. A larger number suggests a wrong time unit."""
 
 ROUNDING_N: Final = 1e-9
-"""Smaller forces are rounding of the solver [N]."""
+"""Smaller forces are rounding errors of the solver [N]."""
 
 
 def averaged(parts: Sequence[ContactForces], count: int) -> ContactForces:

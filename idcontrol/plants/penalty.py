@@ -230,9 +230,9 @@ def ground_forces(
         count: Number of fine steps.
 
     Returns:
-        Mean forces, block order, shape (3 n,) [N]; forces weighted by the remaining share of the time, shape (3 n,)
-        [N], which displace the points by ``h² A`` times these forces; True for points with a force in any fine step,
-        shape (n,).
+        Mean forces, block order, shape (3 n,) [N]; mean forces weighted by the remaining share of the time, same shape
+        [N]: ``h² A`` times these forces is the displacement of the points; True for points with a force in any fine
+        step, shape (n,).
     """
     k, b, drag = ground
     acceleration, A, mu = points.acceleration, points.delassus, points.mu

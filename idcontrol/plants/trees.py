@@ -36,7 +36,7 @@ MARGIN = 1e-3
 """Gap below which contacts are listed, in addition to the motion of the parts within the step [m]."""
 
 HAND_SPEED = 0.5
-"""Speed of a link up to which its contacts are listed in time [m/s]."""
+"""Contacts of a link are listed in time if the link is not faster than this [m/s]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -339,9 +339,9 @@ def shortfall(asked: Mapping[str, float | None], layout: Layout, waypoints: int,
 
     For a commanded walk, the distance must match the commanded distance within 10 % plus a tenth of the robot's height,
     and the turn must match the commanded turn within 10 % plus 0.3 rad, allowing for limited rates of change. Between
-    waypoints, the speed is only a bound, and the heading is not part of the task. The progress along the path must
-    match the granted distance within the same 10 %. The distance may exceed the finished and current parts of the path
-    by at most 10 %, and the turn must not exceed the sum of the corners of these parts.
+    waypoints, the speed is only a bound, and the heading is not part of the task. The progress along the path must then
+    reach the granted distance, and the distance must not exceed the length of the finished and current parts of the
+    path, nor the turn half a turn for each of these parts. The same tolerances apply.
 
     Args:
         asked: Result of `following`.

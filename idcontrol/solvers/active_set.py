@@ -215,7 +215,7 @@ def _take_in(
 ) -> tuple[bool, int, float]:
     """Move to the smallest y that satisfies the active rows and one more row (Goldfarb & Idnani 1983, step 2).
 
-    Write the new row as Σ coefficient · active row + rest. When its multiplier grows by one, y moves by rest, and the
+    The new row equals Σ coefficient · active row + rest. When its multiplier grows by one, y moves by rest, and the
     multiplier of each active row falls by the coefficient of that row. An active row leaves the set when its multiplier
     reaches zero during the move.
 
@@ -381,7 +381,7 @@ def smallest_norm_kernel(rows: Rows, equalities: int, arena: Arena) -> SmallestN
             if not end.violation <= SLIGHT * (side + abs(rows.offset[end.row] + end.violation)):
                 status = INFEASIBLE
                 break
-            rows.tolerance[end.row] = end.violation  # and restart
+            rows.tolerance[end.row] = end.violation  # tolerate this contradiction, and restart
             count = fixed
             steps += 1
     if status == ITERATIONS:

@@ -143,7 +143,7 @@ def column_basis(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def reflect(G: Array, wide: int, first: int, last: int, smallest: float, arena: Arena) -> int:
-    """Triangularize the first `wide` columns of a matrix by reflections of its rows from `first` to before `last`.
+    """Triangularize the first `wide` columns of a matrix by reflecting its rows ``first:last``.
 
     Householder with column pivoting; each row of G holds a column of the matrix. Rows from `last` on are not reflected:
     multiples of the reflected rows are subtracted from them.

@@ -577,7 +577,9 @@ def _copy(source: _Node, count: int, to: _Node) -> None:
 def _polish(
     problem: NearestProblem, metric: _Metric, search: _Search, node: _Node, start: Array, y: Array, arena: Arena
 ) -> float:
-    """Write the closest point with the choices of a known solution into y and `search.first`; return its objective.
+    """Write the point nearest to the target with a known solution's choices; return its objective.
+
+    The point is written into y and `search.first`.
 
     If the tolerance caused choices to be misread, the known solution is kept.
     """
@@ -604,7 +606,7 @@ def _polish(
 
 @njit(cache=True, inner=True)
 def _next_option(tree: _Tree, level: int, constant: float, promising: float) -> tuple[int, int]:
-    """Return the deepest level with an option worth a search, and the closest option there.
+    """Return the deepest level with an option worth a search, and its option with the least lower bound.
 
     The level is -1 if no option is worth a search.
     """

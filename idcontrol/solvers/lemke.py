@@ -283,7 +283,7 @@ def _follow(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _is_ray(problem: _Scaled, u: Array) -> bool:
-    """True if the scaled u has the properties of a ray that every ray of a copositive Q has.
+    """True if the scaled u has the properties that every ray of a copositive Q has.
 
     u ≥ 0 has the largest entry 1, and Q'u ≥ 0, uᵀQ'u = 0 and r·u < 0. If False, pivoting lost the path to rounding.
     """

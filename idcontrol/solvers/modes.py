@@ -48,7 +48,7 @@ def find_solution(V: Array, v0: Array, mu: Array, *, max_nodes: int = 10000) -> 
         part, settled, more = _search_island(V[np.ix_(rows, rows)], v0[rows], mu[members], max_nodes - nodes)
         nodes += more
         if part is not None:
-            smooth = members[mu[members] == 0.0]  # friction at contacts with μ = 0 is rounding
+            smooth = members[mu[members] == 0.0]  # friction at contacts with μ = 0 is a rounding error
             y[rows] = part
             y[n + smooth] = y[2 * n + smooth] = 0.0
         elif settled:

@@ -56,7 +56,7 @@ class IndependentRows(NamedTuple):
 def find_indices_kernel(
     rho: Array, c: Array, order: Integers, tolerance: float, arena: Arena
 ) -> IndependentRows:  # pragma: no cover - compiled
-    """Keep rows, in order, that differ from all kept rows; stop when the kept rows span the space.
+    """Keep each row, in order, that is independent of the rows kept before; stop when the kept rows span the space.
 
     Args:
         rho: Whitened rows, shape (n, k).

@@ -70,7 +70,7 @@ def balance_rows(M: Array, bias: Array, J: Array, u: int, arena: Arena) -> tuple
 def free_demand(
     strict: Array, d: Array, A: Array, y: Array, weight: Array, joints: Array, joint_weight: Array, arena: Arena
 ) -> Array:
-    """Solve the program of the module.
+    """Solve the program of this module: find the motion that tasks demand, without limits of friction and motors.
 
     Args:
         strict: Rows of contacts and momentum, shape (r, m).

@@ -155,7 +155,7 @@ def _add_square(H: Array, g: Array, row: Array, weight: float, constant: float) 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def bounded_demand(dynamics: Dynamics, rows: Rows, unit: float, arena: Arena = HEAP) -> tuple[bool, Array]:
-    """Solve the program of the module.
+    """Solve the program of this module: find the motion that tasks demand within all limits.
 
     Args:
         dynamics: The robot and its limits.

@@ -66,8 +66,8 @@ CREEP = 1e-6
 """Creep of sticking contacts, as a fraction of their speed without friction: ``B_r = 1/(CREEP h w)``."""
 
 OPENING = 1e-9
-"""A contact opens if its speed exceeds this, relative to its speed at zero impulse plus the speed that impulses add. A
-contact with neither an impulse nor an opening speed keeps its role.
+"""A contact opens if its opening speed exceeds this share of a reference speed, which is its speed at zero impulse plus
+the speed that impulses add. A contact with neither an impulse nor an opening speed keeps its role.
 """
 
 SPRING_RANK_TOLERANCE = 1e-16
@@ -92,7 +92,7 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     Returns:
         The solution. FALLBACK has the note `SQUEEZE` if contacts are rigid and no velocity keeps them apart. It has the
         note `UNSOLVED` if the solver failed although a solution may exist, for example at 1e15 N/m. REPAIRED has the
-        note `INEXACT` if a contact obeys its law to fewer digits than the tolerance.
+        note `INEXACT` if a contact violates its law by more than the tolerance.
 
     Raises:
         InputError: A stiffness or damping is negative.
@@ -125,6 +125,9 @@ def contact_law(contacts: Contacts | SparseProblem, h: float) -> tuple[Array, Ar
 
     A contact that is open (φ > 0) has B = 0. Penetration of rigid contacts is corrected at no more than
     `PUSH_OUT_SPEED`.
+
+    Raises:
+        InputError: A stiffness or damping is negative or NaN.
     """
     K, gap = contacts.stiffness, contacts.gap
     if not ((contacts.damping >= 0.0).all() and (K >= 0.0).all()):

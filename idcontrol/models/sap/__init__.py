@@ -340,11 +340,11 @@ def solve(problem: StepProblem, warm: WarmStart | None = None, parameters: Param
     Returns:
         The solution, with the momentum error as residual (Castro, Permenter & Han 2022, eq. 24) and σ as
         `regularization`. FALLBACK only if the problem is not finite or its inertia is not positive definite. REPAIRED
-        if rounding ended the search or leaves contacts too few digits, if rigid rows contradict each other, or if no
-        set of held contacts is consistent.
+        if rounding ended the search or makes contacts inaccurate, if rigid rows contradict each other, or if no set of
+        held contacts is consistent.
 
     Raises:
-        InputError: A contact's stiffness or damping is not physical.
+        InputError: A contact's stiffness, damping or friction is not physical.
     """
     return solve_bounded(problem, _NONE, warm, parameters)[0]
 
@@ -365,6 +365,9 @@ def solve_bounded(
         parameters: See `Parameters`.
         start: Velocity from which the search starts, shape (m,); in the paper, the velocity at the start of the step.
             None means the velocity without contact.
+
+    Raises:
+        InputError: A contact's stiffness, damping or friction is not physical.
     """
     contacts = problem.contacts
     n, e = len(contacts), len(bounded.target)

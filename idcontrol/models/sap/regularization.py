@@ -56,8 +56,8 @@ def regularize(
 ) -> tuple[float, float, float]:  # pragma: no cover - compiled
     """Return R_n, R_t and v̂_n of one contact.
 
-    A near-rigid contact corrects penetration at no more than `PUSH_OUT_SPEED`. A contact whose impulse moves nothing (w
-    = 0) is so soft that it has no impulse.
+    A contact of infinite stiffness corrects penetration at no more than `PUSH_OUT_SPEED`. A contact whose impulse moves
+    nothing (w = 0) is so soft that it has no impulse.
     """
     if w == 0.0:
         return IMMOVABLE, IMMOVABLE, 0.0

@@ -50,7 +50,7 @@ class Film:
 
         Raises:
             UnknownName: The robot of the run is unknown.
-            InputError: The record has nothing to show.
+            InputError: The record has nothing to show, or is damaged.
         """
         scenery = of_run(run)
         self.run = run
