@@ -690,12 +690,7 @@ def assemble(bound: Bound, machine: Machine, detected: ContactArrays, arena: Are
     else:
         demand(terms, machine.joints, h, inputs, v, b)
 
-    if machine.filter.cut.shape[0] > 0:  # no plan defines the feet in stance: the contact law decides
-        which = indices(arena, detected.identity.shape[0])
-        for i in range(which.shape[0]):
-            which[i] = i
-    else:
-        which = stance(detected, v, inputs, machine.rule, machine.lifted, arena)
+    which = _contacts(machine, detected, v, arena)
     contacts = take(detected, which, arena)
     n = which.shape[0]
     since, target = vector(arena, n), vector(arena, 3 * n)
@@ -716,10 +711,7 @@ def assemble(bound: Bound, machine: Machine, detected: ContactArrays, arena: Are
     elif machine.projects and n > 0:
         b = projection_kernel(terms.M, J, goal, b, arena)
 
-    kappa = vector(arena, m)
-    np.dot(terms.M, v, kappa)
-    for i in range(m):
-        kappa[i] = h * terms.bias[i] - kappa[i]
+    kappa = _kappa(terms, v, h, arena)
     w, _ = whiten_rows_kernel(terms.M, kappa, terms.free, terms.fixed, b, contacts.jacobian, arena)
     for r in range(3 * n):
         w.c[r] -= target[r]
@@ -727,9 +719,6 @@ def assemble(bound: Bound, machine: Machine, detected: ContactArrays, arena: Are
     if machine.tasks.forces.task.shape[0] > 0:
         targets = force_targets(bound, contacts, arena)
     last, bounds = motors(machine, v, True, arena)
-    lands = False
-    for i in range(detected.identity.shape[0]):
-        lands = lands or meets_ground(detected, i, v, h, machine.rule.approach_speed_m_s)
     return AssembledStep(
         w,
         b,
@@ -744,9 +733,40 @@ def assemble(bound: Bound, machine: Machine, detected: ContactArrays, arena: Are
         h,
         machine.shortcut and machine.projects and n > 0,
         known,
-        lands,
+        _lands(machine, detected, v),
         wanted,
     )
+
+
+@njit(inline="always")
+def _contacts(machine: Machine, detected: ContactArrays, v: Array, arena: Arena) -> Integers:
+    """Return the indices of the contacts that the step counts on, shape (n,)."""
+    if machine.filter.cut.shape[0] > 0:  # no plan defines the feet in stance: the contact law decides
+        which = indices(arena, detected.identity.shape[0])
+        for i in range(which.shape[0]):
+            which[i] = i
+    else:
+        which = stance(detected, v, machine.inputs, machine.rule, machine.lifted, arena)
+    return which
+
+
+@njit(inline="always")
+def _kappa(terms: MachineTerms, v: Array, h: float, arena: Arena) -> Array:
+    """Return ``h bias - M v``, shape (m,) [N s, N m s]."""
+    kappa = vector(arena, v.shape[0])
+    np.dot(terms.M, v, kappa)
+    for i in range(kappa.shape[0]):
+        kappa[i] = h * terms.bias[i] - kappa[i]
+    return kappa
+
+
+@njit(inline="always")
+def _lands(machine: Machine, detected: ContactArrays, v: Array) -> bool:
+    """True if any candidate contact meets the ground within the period."""
+    lands = False
+    for i in range(detected.identity.shape[0]):
+        lands = lands or meets_ground(detected, i, v, machine.h, machine.rule.approach_speed_m_s)
+    return lands
 
 
 @njit(cache=True, forceinline=True, error_model="numpy")

@@ -8,7 +8,7 @@ without its own URDF reader, and needs no meshes. Joint limits come from `System
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import coal
 import numpy as np
@@ -144,16 +144,7 @@ def rigid_links(system: System, contacts: SphereContacts | Fingertips) -> list[R
             raise InputError(
                 f"the link that joint {name!r} moves has no mass; external simulators need a positive mass"
             )
-        data = joint.createData()
-        joint.calc(data, neutral)
-        motion = np.array(data.S).reshape(6, -1)
-        kind: Literal["free", "hinge", "slide"]
-        if joint.nv == 1:
-            kind, axis = ("slide", motion[:3, 0]) if motion[:3].any() else ("hinge", motion[3:, 0])
-        elif joint.shortname() == "JointModelFreeFlyer":
-            kind, axis = "free", np.zeros(3)
-        else:
-            raise InputError(f"joint {name!r} is a {joint.shortname()}; external simulators take free, hinge and slide")
+        kind, axis = _motion(joint, name, neutral)
         links.append(
             RigidLink(
                 name=name,
@@ -186,6 +177,22 @@ def rigid_links(system: System, contacts: SphereContacts | Fingertips) -> list[R
             )
         )
     return links
+
+
+def _motion(joint: Any, name: str, neutral: Array) -> tuple[Literal["free", "hinge", "slide"], Array]:
+    """Return a joint's kind and its axis, shape (3,); zeros for a free joint.
+
+    Raises:
+        InputError: The joint is neither free nor a hinge nor a slide.
+    """
+    data = joint.createData()
+    joint.calc(data, neutral)
+    motion = np.array(data.S).reshape(6, -1)
+    if joint.nv == 1:
+        return ("slide", motion[:3, 0]) if motion[:3].any() else ("hinge", motion[3:, 0])
+    if joint.shortname() == "JointModelFreeFlyer":
+        return "free", np.zeros(3)
+    raise InputError(f"joint {name!r} is a {joint.shortname()}; external simulators take free, hinge and slide")
 
 
 def _require_spheres_that_fit(contacts: SphereContacts) -> None:

@@ -23,7 +23,7 @@ from idcontrol.contact.terrain import Terrain
 from idcontrol.dynamics.system import System
 from idcontrol.errors import Diverged, InputError, install_command
 from idcontrol.models.step import StepSolution
-from idcontrol.plants.exported import RigidLink, grid, quaternion, rigid_links, rotation
+from idcontrol.plants.exported import ContactSphere, RigidLink, grid, quaternion, rigid_links, rotation
 from idcontrol.plants.parts import averaged, require_positive, require_push, require_state, require_torques, substeps
 from idcontrol.types import Array, ContactForces, State
 
@@ -217,36 +217,9 @@ def _specification(machine: list[RigidLink], terrain: Terrain | None, gravity: A
         if link.kind == "free":
             body.add_freejoint(name=link.name)
         else:
-            kind = mujoco.mjtJoint.mjJNT_HINGE if link.kind == "hinge" else mujoco.mjtJoint.mjJNT_SLIDE
-            joint = body.add_joint(
-                name=link.name,
-                type=kind,
-                axis=link.axis,
-                armature=link.armature,
-                frictionloss=link.friction,
-                limited=bool(np.isfinite([link.lower, link.upper]).any()),
-                range=[link.lower, link.upper],
-            )
-            # stiffness and damping that stop the joint in one substep and return it slowly
-            stiffness, damping = IMPEDANCE[1] ** 2 / (RETURN_S * dt), IMPEDANCE[1] / dt
-            joint.solref_limit, joint.solimp_limit = [-stiffness, -damping], IMPEDANCE
-            joint.damping = [link.damping, 0.0, 0.0]
-            joint.solref_friction, joint.solimp_friction = [TIME_CONSTANT * dt, 1.0], IMPEDANCE
+            _add_joint(body, link, dt)
         for sphere in link.spheres:
-            geom = body.add_geom(
-                name=f"sphere {sphere.identity}",
-                type=mujoco.mjtGeom.mjGEOM_SPHERE,
-                pos=sphere.centre,
-                size=[sphere.radius, 0.0, 0.0],
-                friction=[sphere.mu, 0.0, 0.0],
-            )
-            geom.condim = 3 if sphere.mu > 0.0 else 1
-            # spheres touch the ground or the box (bit 1) but not each other
-            geom.contype, geom.conaffinity = 1, 2
-            geom.solref[:2] = TIME_CONSTANT * dt, 1.0
-            geom.solimp[:] = IMPEDANCE
-            geom.margin = TOUCH_M
-            geom.priority = 1  # the sphere's parameters apply to its contacts
+            _add_sphere(body, sphere, dt)
         if link.box is not None:
             box = body.add_geom(type=mujoco.mjtGeom.mjGEOM_BOX, size=0.5 * link.box)
             box.contype, box.conaffinity = 2, 1
@@ -254,6 +227,40 @@ def _specification(machine: list[RigidLink], terrain: Terrain | None, gravity: A
     if terrain is not None:
         _add_ground(spec, terrain)
     return spec
+
+
+def _add_joint(body: Any, link: RigidLink, dt: float) -> None:
+    joint = body.add_joint(
+        name=link.name,
+        type=mujoco.mjtJoint.mjJNT_HINGE if link.kind == "hinge" else mujoco.mjtJoint.mjJNT_SLIDE,
+        axis=link.axis,
+        armature=link.armature,
+        frictionloss=link.friction,
+        limited=bool(np.isfinite([link.lower, link.upper]).any()),
+        range=[link.lower, link.upper],
+    )
+    # stiffness and damping that stop the joint in one substep and return it slowly
+    stiffness, damping = IMPEDANCE[1] ** 2 / (RETURN_S * dt), IMPEDANCE[1] / dt
+    joint.solref_limit, joint.solimp_limit = [-stiffness, -damping], IMPEDANCE
+    joint.damping = [link.damping, 0.0, 0.0]
+    joint.solref_friction, joint.solimp_friction = [TIME_CONSTANT * dt, 1.0], IMPEDANCE
+
+
+def _add_sphere(body: Any, sphere: ContactSphere, dt: float) -> None:
+    geom = body.add_geom(
+        name=f"sphere {sphere.identity}",
+        type=mujoco.mjtGeom.mjGEOM_SPHERE,
+        pos=sphere.centre,
+        size=[sphere.radius, 0.0, 0.0],
+        friction=[sphere.mu, 0.0, 0.0],
+    )
+    geom.condim = 3 if sphere.mu > 0.0 else 1
+    # spheres touch the ground or the box (bit 1) but not each other
+    geom.contype, geom.conaffinity = 1, 2
+    geom.solref[:2] = TIME_CONSTANT * dt, 1.0
+    geom.solimp[:] = IMPEDANCE
+    geom.margin = TOUCH_M
+    geom.priority = 1  # the sphere's parameters apply to its contacts
 
 
 def _add_ground(spec: mujoco.MjSpec, terrain: Terrain) -> None:
