@@ -83,7 +83,7 @@ def chosen(models: Mapping[str, T], name: str) -> dict[str, T]:
 
 
 def exponent(sizes: Sequence[float] | Array, values: Sequence[float] | Array) -> float:
-    """Return the growth of values with a size: the slope of a line through their logarithms."""
+    """Return the exponent p of ``values ~ sizes^p``: the slope of a line through the logarithms of both."""
     return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
 
 

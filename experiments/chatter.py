@@ -243,7 +243,7 @@ def findings(runs: Sequence[NoisyRun], config: Config) -> list[Finding]:
 
 
 class _Trot(NamedTuple):
-    """Largest |dτ/dt| of each controller on the states of a trot [N m/s], and the friction coefficient they assume."""
+    """Largest |dτ/dt| of `RAW` and of `SMOOTHED` on the states of a trot [N m/s], at one friction coefficient."""
 
     mu: float
     raw: float

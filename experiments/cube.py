@@ -239,7 +239,7 @@ def calibrate(tracks: Sequence[Track]) -> Cube:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Impacts:
-    """First impacts of n tosses in which one corner alone touches within `AFTER_ROWS` rows.
+    """First impacts of n tosses; in each, one corner alone touches until `AFTER_ROWS` rows after the impact.
 
     Attributes:
         number: Numbers of the tosses, shape (n,).

@@ -126,7 +126,7 @@ def loss_rate(config: Config) -> float:
 
 
 def run(config: Config, progress: Progress) -> Results:
-    """Simulate sliding and rolling under each scheme, then with halved steps, then roll for a long time."""
+    """Simulate sliding and rolling under each scheme, rolling with halved steps, and a long roll with two schemes."""
     h, duration = config.step_s, config.duration_s
     sliding = {name: simulate(config, theta, h, duration, 0.0) for name, theta in SCHEMES.items()}
     rolling = {name: simulate(config, theta, h, duration, config.friction) for name, theta in SCHEMES.items()}

@@ -104,7 +104,7 @@ class Commands(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """What n controllers keep from step to step, one row each, as in `InverseDynamics`; k is the number of feet."""
+    """What n controllers keep from step to step: the memory of `InverseDynamics`, with one row per controller."""
 
     identity: Integers
     active: Integers

@@ -26,7 +26,7 @@ Number = TypeVar("Number", bound=np.generic)
 
 
 def read_only(array: npt.NDArray[Number]) -> npt.NDArray[Number]:
-    """Return a copy of `array` without write access: its memory is read-only, and ``setflags`` cannot change it.
+    """Return a copy of `array` that cannot be written: even ``setflags`` cannot make its memory writable.
 
     Controllers get such copies, because a controller may write into its arguments, and the record needs the original
     values later.

@@ -136,8 +136,8 @@ def leant(feet: Array, corners: Array, plan: DcmPlan, t: float, com: Motion) -> 
 def retimed(steps: Sequence[Footstep], land_s: float, t: float) -> list[Footstep]:
     """Let the first step land at `land_s`, and shift all later steps by the same time.
 
-    The first step also lifts off sooner or later by this time, or as soon as possible. A foot that swings at `t` keeps
-    its phase.
+    The lift-off of the first step is shifted by the same time, but not to an instant before the foot can be unloaded. A
+    foot that swings at `t` keeps its phase.
     """
     first, later = steps[0], land_s - steps[0].land_s
     lift_s = max(min(first.lift_s, t + STARTS_S), first.lift_s + later) if t < first.lift_s else first.lift_s

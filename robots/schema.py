@@ -96,8 +96,9 @@ class MotorLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         velocity_rad_s: Largest speed by joint [rad/s], or [m/s] of a sliding joint.
         torque_rate_nm_s: Largest rate of the torque by joint [N m/s], or of the force [N/s]; other joints have no
             limit.
-        no_load_rad_s: Speed by joint at which the motor's torque is zero [rad/s], or [m/s]: from `velocity_rad_s` on,
-            the torque falls linearly to zero at this speed. Joints without an entry have full torque at all speeds.
+        no_load_rad_s: Speed by joint at which the motor no longer accelerates [rad/s], or [m/s]: from `velocity_rad_s`
+            on, the accelerating torque falls linearly to zero at this speed. Joints without an entry have full torque
+            at all speeds.
     """
 
     torque_nm: dict[str, Positive]

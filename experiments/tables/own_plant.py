@@ -45,7 +45,7 @@ NOISE_M = (0.0, 1e-4)
 
 
 def errors(outcome: RunOutcome) -> tuple[float | None, ...]:
-    """Return the error of the predicted sum of normal forces, as shares of the load, and when it arises.
+    """Return five statistics of the error of the predicted sum of normal forces; errors are relative to the load.
 
     The numbers are the mean, the median, the mean over times in which exactly the predicted feet carry load, the share
     of such times, and the share of the error that arises at all other times; None without predicted forces.

@@ -48,7 +48,7 @@ def force_prediction(results: Results) -> Table:
 
 
 def _row(results: Results, name: str, controller: str, terrain: str, more: Sequence[Any] = ()) -> list[Any]:
-    """Return the numbers of a controller (printed and in both presets), `more`, and verdicts on the preset `paper`."""
+    """Return a controller's row: for each column the paper's number and ours in both presets; `more`; the verdicts."""
     table = PAPER[name]
     printed = table["values"].get(terrain, table["values"]).get(controller, ())
     row, said = [], []

@@ -75,7 +75,7 @@ _AT = '<General><Interfaces><NetworkInterface name="{}"/></Interfaces></General>
 
 
 def places(layout: np.dtype[Any]) -> Integers:
-    """Return the place of each CDR byte in a message of `layout`, shape (bytes of the CDR,); -1 for padding.
+    """Return, for each byte of a message's CDR, its offset in `layout`, shape (bytes of the CDR,); -1 for padding.
 
     Like C, CDR (OMG XTypes, 7.4) aligns every number to its size; unlike C, it does not align structures.
     """

@@ -164,7 +164,7 @@ def _require_joints(mapped: Mapped, data: mujoco.MjData, ours: pin.Data, q: Arra
 
 
 def _require_tree(mapped: Mapped) -> None:
-    """Compare the parents of the joints."""
+    """Raise `InputError` if a joint has a different parent joint in the MuJoCo model than in the robot."""
     ids = {mapped.ours(name).id: number for name, number in mapped.pairs()} | {0: -1}
     if mapped.root >= 0:
         ids[1] = mapped.root

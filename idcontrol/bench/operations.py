@@ -25,8 +25,8 @@ def count(kernel: Callable[..., Any], *arguments: Any) -> Counter[str]:
     """Return the number of operations of ``kernel(*arguments)`` by the name of the function that contains them.
 
     Args:
-        kernel: A compiled or plain function. Products of matrices (``@``) and functions of numpy other than ``sqrt``
-            are not counted; kernels use neither.
+        kernel: A compiled or plain function. A product of matrices (``@``) counts once per entry of its result, and
+            functions of numpy other than ``sqrt`` do not count, so the number is exact only without both.
         arguments: Arguments of the kernel, which writes into them as usual.
     """
     counts: Counter[str] = Counter()
@@ -63,7 +63,7 @@ class _Looking(ast.NodeTransformer):
 
 
 def _rewritten(kernel: Any, counts: Counter[str], rewritten: dict[Any, Callable[..., Any]]) -> Callable[..., Any]:
-    """Return a kernel's function, rewritten to count every result; also rewrite the kernels that it calls."""
+    """Return a kernel rewritten to count floating-point results; rewrite the kernels it calls, except the arena's."""
     function: FunctionType = getattr(kernel, "py_func", kernel)
     if function in rewritten:
         return rewritten[function]

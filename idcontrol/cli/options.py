@@ -58,7 +58,7 @@ QUIET = click.option("--quiet", is_flag=True, help="Show no progress.")
 
 
 def with_options(*options: Option) -> Callable[[Command], Command]:
-    """Add these options to a command, in the order of its help."""
+    """Return a decorator that adds these options to a command, whose help shows them in this order."""
     return lambda command: functools.reduce(lambda function, option: option(function), reversed(options), command)
 
 

@@ -35,7 +35,7 @@ class Kind:
         group: Group of the entry points of other packages.
         calls: Required methods.
         holds: Required attributes of an instance.
-        protocol: The protocol that describes them.
+        protocol: Name of the protocol that such objects fulfil.
     """
 
     name: str

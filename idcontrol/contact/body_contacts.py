@@ -1,4 +1,4 @@
-"""Contacts of many free bodies with each other, with obstacles and with the ground, with sparse rows."""
+"""Contacts of many free bodies with each other, obstacles and the ground; their Jacobian rows are sparse."""
 
 from __future__ import annotations
 

@@ -57,9 +57,10 @@ class Friction(NamedTuple):
         v: Velocity at the beginning of the last step, in the system's order, shape (m,).
         slip: Velocity of each foot along the two tangents, smoothed, shape (`MOST_FEET`, 2) [m/s].
         impulse: Low-pass filtered impulses on sliding feet, normal and tangential, shape (2,) [N s].
-        balance: Low-pass filtered normal impulse on all feet, then, along the three axes of the base, the filtered
-            impulse that the forces on the feet do not explain, shape (4,) [N s].
-        mu: Measured friction of the ground, shape (1,); inf while no foot shows less than the nominal friction.
+        balance: Low-pass filtered impulses, shape (4,) [N s]: first the normal impulse on all feet, then the impulse on
+            the base (base axes) that the forces on the feet do not explain.
+        mu: Measured friction of the ground, shape (1,). It grows slowly while no foot slides; inf before a foot shows
+            less than the nominal friction, and once `COUNTED` times mu has grown to the nominal friction.
     """
 
     t: Array

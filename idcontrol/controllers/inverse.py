@@ -191,7 +191,7 @@ class InverseDynamics:
 
     @property
     def friction(self) -> float:
-        """Friction measured by sliding feet; inf while no foot shows less than the nominal friction."""
+        """Friction measured by sliding feet, and growing again while none slides (`Friction.mu`); inf if unknown."""
         return float(self._friction.mu[0])
 
     @alone

@@ -105,10 +105,11 @@ def _warm(step: AssembledStep) -> WarmStart:
 
 
 def without_slip(problem: StepProblem, step: AssembledStep, f: Array, *, repair: bool = True) -> Answer:
-    """Solve a step for which no motion without slip exists, or for which that motion exceeds the friction limits.
+    """Solve a step that has no motion without slip, or whose motion without slip exceeds the friction limits.
 
     Tracking is relaxed (`idcontrol.controllers.repair`); if the step remains infeasible, contacts may slip. If `repair`
-    is False, the motion without slip is kept. Arguments as for `solve`.
+    is False, a motion without slip is kept, and without such a motion there is no solution. `problem` is the step as a
+    problem for models in Python; the other arguments are as for `solve`.
     """
     w, cones, warm = step.w, step.cones, _warm(step)
     if not repair:

@@ -335,7 +335,7 @@ def _answer(p: AssembledStep, f: Array, solved: bool, residual: float, arena: Ar
 def _two_stages(model: Any, kind: Any, moves: bool, held: Bound, f: Array, arena: Arena) -> Answer:
     """Take the sticking motion if it solves the step; otherwise run a contact model and stage II.
 
-    If `moves` is True, tracking is relaxed when the motion without slip exceeds the friction limits.
+    `moves` is True for models without slip: if the model's motion exceeds the friction limits, tracking is relaxed.
     """
     p = held.borrowed
     answer = Answer(NO_SOLUTION, False, np.inf, vector(arena, p.w.fixed.shape[0]), np.nan)

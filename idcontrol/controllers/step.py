@@ -535,10 +535,10 @@ def policy_torques(bound: Bound, v: Array, arena: Arena) -> Wanted:
 def holding(machine: Machine, contacts: ContactArrays, rho: Array, arena: Arena) -> Array:
     """Return motor impulses ``h kp I (q_des - q)``, shape (a,) [N m s]; zero if a lift-off is planned.
 
-    The projection removes the part of the demand that sticking contacts forbid. If feet creep, joint errors in the
-    forbidden directions would grow. So these errors demand internal forces: torques that cause no motion. Their
-    stiffness equals the stiffness in the allowed directions, in which a joint moves the inertia I = Σ J²/(n |ρ|²) of
-    the robot at its foot.
+    The demand of the joints is projected onto the motions that sticking contacts allow. If feet creep, joint errors in
+    the forbidden directions would grow. So these errors demand internal forces: torques that cause no motion. A joint
+    is equally stiff in forbidden and allowed directions. In allowed directions its stiffness is kp times the inertia
+    that it moves. This inertia is estimated at the feet, I = Σ J²/(n |ρ|²) over the contact rows.
 
     After a touchdown the impulses grow from zero within `EASE_S`. With tasks the joints' reference is only a posture,
     and demands no internal forces.
@@ -546,7 +546,7 @@ def holding(machine: Machine, contacts: ContactArrays, rho: Array, arena: Arena)
     Args:
         machine: Gains, and the reference of the joints.
         contacts: The n feet in contact.
-        rho: Whitened rows of their contacts with prescribed joints, shape (3 n, u).
+        rho: Whitened rows of their contacts if all joints are prescribed, shape (3 n, u).
         arena: Arena for all arrays.
     """
     # velocity errors are omitted: their noise, divided by h, would become torque

@@ -186,15 +186,15 @@ def carry(
 
 
 class ActuatorLimits(NamedTuple):
-    """Limits of actuated joints and motors in addition to the torque, shapes (a,); inf for no limit.
+    """Limits of actuated joints and motors in addition to the torque, shapes (a,); -inf or inf for no limit.
 
     Attributes:
         lower: Lowest position [rad or m].
         upper: Highest position [rad or m].
         speed: Largest speed [rad/s or m/s].
         torque_rate: Largest rate of the torque [N m/s or N/s].
-        no_load: Speed at which a motor gives no torque [rad/s or m/s]; its torque falls linearly from `speed` to this
-            speed.
+        no_load: Speed above `speed` at which a motor no longer accelerates [rad/s or m/s]. Between both speeds the
+            accelerating torque falls linearly to zero; the braking torque does not fall.
     """
 
     lower: Array
@@ -325,7 +325,7 @@ def _effort_limit(limits: npt.ArrayLike, names: Sequence[str]) -> Array:
 
 
 def _unit_vectors(model: Any) -> Integers:
-    """Return first index in q and length of each unit vector: quaternions, and pairs (cosine, sine), shape (n, 2)."""
+    """Return first index in q and number of entries of each quaternion and each pair (cosine, sine), shape (n, 2)."""
     turning = [
         (joint, 2 if joint.nq == 2 or joint.shortname() == "JointModelPlanar" else 4)
         for joint in model.joints

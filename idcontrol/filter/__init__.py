@@ -60,8 +60,8 @@ class Torques:
     """The torques of a policy, changed as little as friction cones and limits require.
 
     If the contact law predicts a motion without slip within all limits, the wanted torques are returned bitwise
-    unchanged. Otherwise a quadratic program finds the nearest torques, relative to the torque limits
-    (`idcontrol.filter.nearest`).
+    unchanged. Otherwise they are clipped to the motors' limits. If this is not enough, a quadratic program finds the
+    nearest torques, relative to the torque limits (`idcontrol.filter.nearest`).
     """
 
     def __init__(

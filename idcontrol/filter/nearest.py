@@ -270,7 +270,7 @@ def _reference(p: AssembledStep, wish: _Prediction, rows: _Rows, E: Array, e: Ar
     Args:
         p: The step.
         wish: The prediction for the wanted torques.
-        rows: Velocities in the unknowns.
+        rows: Velocities as functions of the unknowns.
         E: Equalities of the contact law.
         e: Right-hand sides of the equalities.
         f: Impulses of the prediction, shape (3 n,), which are returned if the equalities have no solution.
@@ -394,7 +394,7 @@ def _conflict(limits: _Limits, to: int, H: Array, certificate: Array) -> tuple[i
         limits: The inequalities.
         to: Rows from here on are not relaxed.
         H: Matrix of the objective; only its diagonal is used.
-        certificate: Multipliers of all inequalities that prove the conflict, shape (r,).
+        certificate: Multipliers that prove the conflict, one for each inequality.
     """
     row, worst, unit = -1, 0.0, 0.0
     for r in range(limits.joints, to):

@@ -198,7 +198,7 @@ def unbalanced(problem: StepProblem, solution: StepSolution) -> Array:
 
 
 def momentum_terms(problem: StepProblem, solution: StepSolution) -> Array:
-    """Return the sum of the terms' magnitudes in the momentum balance without bilateral rows, shape (m,)."""
+    """Return the sum of magnitudes of all terms of the momentum balance, except bilateral impulses, shape (m,)."""
     pushed = np.abs(problem.contacts.jacobian.T) @ np.abs(solution.impulses.T.ravel())
     size: Array = np.abs(problem.M) @ np.abs(solution.v_plus) + np.abs(problem.kappa) + pushed
     if problem.prescribed is not None:

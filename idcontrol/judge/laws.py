@@ -135,7 +135,7 @@ def _stuck_if_closed(c: Touching) -> Array:
 
 
 def _dissipation(c: Touching) -> Array:
-    """Return the violation of 0 ≤ η_e ⊥ u_N ± μ u_T ≥ 0 at edges e, for the best split of f_N among the edges."""
+    """Return the violation of 0 ≤ η_e ⊥ u_N ± μ u_T ≥ 0 at edges e, for the better of two splits of f_N into η_e."""
     slack = c.f[:, 0] - relative(c.friction(), c.mu)
     unit = c.speed[:, 0] + np.maximum(c.mu, 1.0) * c.across()
     options = []
@@ -156,7 +156,7 @@ def _dissipation(c: Touching) -> Array:
 
 
 def _viscous(c: Touching) -> Array:
-    """Return the violation of f_T = -h μ_v u_T."""
+    """Return the larger of the violations of f_T = -h μ_v u_T and of 0 ≤ f_N ⊥ u_N ≥ 0."""
     drag, friction = c.drag[:, None], c.f[:, 1:]
     unit = np.maximum(np.maximum(np.abs(friction), drag * c.speed[:, 1:]), c.impulse[:, 1:])
     return np.maximum(_normal(c), np.abs(relative(friction + drag * c.u[:, 1:], unit)).max(axis=1))

@@ -103,8 +103,8 @@ class _Library(JITCodeLibrary):  # type: ignore[misc]  # numba has no types
 class Options(Flags):  # type: ignore[misc]  # numba has no types
     """Compilation options; equal options are one object, so that Numba's look-up of functions by options is fast.
 
-    Numba looks the function up for each call that it compiles, 150 000 times in a first trot. It would compare thirty
-    options each time, since its own hash is the same for all options.
+    For each call that it compiles, Numba looks up the called function by its options, 150 000 times in a first trot.
+    Numba's own class has the same hash for all options, so each look-up would compare thirty options.
     """
 
     __slots__ = ()

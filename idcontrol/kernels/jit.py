@@ -72,7 +72,7 @@ class _Inner(_Compiled):
     """A compiled function without the wrapper for Python."""
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Call a copy that is compiled for Python."""
+        """Call a second compiled copy of the function, which has the wrapper for calls from Python."""
         return self._for_python(*arguments, **named)
 
     @functools.cached_property

@@ -29,7 +29,7 @@ _SYMMETRIC = ((0, 1, 2), (1, 3, 4), (2, 4, 5))
 
 
 class _Block:
-    """Rows of a C-contiguous array of rows of six, during code generation."""
+    """Generates code that reads and writes a C-contiguous array with rows of six numbers."""
 
     def __init__(self, context: Any, builder: Any, kind: Any, value: Any) -> None:
         self._builder, self._data = builder, make_array(kind)(context, builder, value=value).data

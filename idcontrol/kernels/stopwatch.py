@@ -1,7 +1,7 @@
 """Clocks that pause while a kernel is compiled or loaded, so that run times do not depend on the cache.
 
-Each thread has its own clocks, since compilation in one thread delays no run in another. The clocks also pause with
-`idcontrol.kernels.hooks.PLAIN`, while `numba.njit` compiles.
+Each thread has its own clocks, since compilation in one thread delays no run in another. The clocks do not pause while
+plain `numba.njit` compiles, so not at all with `idcontrol.kernels.hooks.PLAIN`.
 """
 
 from __future__ import annotations

@@ -5,8 +5,10 @@
     standing_up ──up──> working ──end──> halting ──feet at rest──> lying_down ──carried by its body──> (stopped)
          └──────────────────────────────end──────────────────────────↑
 
+A planner that cannot halt skips halting, which takes at most `HALT_S`.
+
 While the machine stands up or lies down, the drives track a path of the joints (`idcontrol.planners.rise.Rise`). The
-torques that carry the machine are their feed-forward torques; the controller is not called. At a handover between path
+drives get the torques that carry the machine as feed-forward; the controller is not called. At a handover between path
 and controller, their commands are mixed so that no torque jumps.
 """
 

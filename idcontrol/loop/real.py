@@ -50,7 +50,7 @@ class Progress:
     """Progress of a loop since it was armed.
 
     Attributes:
-        since: Start of the interval in which torques must begin [ns]; None before the first tick.
+        since: Time from which `Policy.start_s` counts, the limit for torques to begin [ns]; None before the first tick.
         first: Number of the first tick of work; None before that tick.
         ending: True once the work must end.
     """

@@ -75,7 +75,7 @@ def one_blas_thread() -> bool:
 
 @contextlib.contextmanager
 def undisturbed(cpus: Iterable[int] | None = None) -> Iterator[Granted]:
-    """Hold all privileges while the context lasts.
+    """Hold the privileges of `Granted` while the context lasts, as far as the operating system grants them.
 
     Enter it when all code is compiled and warm, and all memory is allocated.
 

@@ -64,7 +64,7 @@ class Stop:
         """Mark the start of the time in which the machine may move.
 
         Raises:
-            Interrupted: The end was requested, but the interrupted code has swallowed the exception.
+            Interrupted: A signal arrived earlier, but its `Interrupted` was postponed, or swallowed by other code.
         """
         if self.asked:
             raise Interrupted(self.asked)

@@ -134,7 +134,7 @@ class Datagram(msgspec.Struct, frozen=True):
         mode: Mode of the sender.
         sequence: Sequence number of the datagram.
         stamp: Sending time on the sender's clock [ns].
-        echo: Sequence number of the receiver's newest datagram that the sender had accepted.
+        echo: Sequence number of the last datagram that the sender had accepted from the receiver.
         values: Values of the datagram, shape (count,).
     """
 

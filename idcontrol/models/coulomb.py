@@ -402,8 +402,8 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
 
     Args:
         problem: The step.
-        warm: `warm` of the last solution: positive unknowns by contact identity. They are tried first: among many
-            solutions, the same vertex is then kept from step to step. If they fail, Lemke's method starts cold.
+        warm: `warm` of the last solution: positive unknowns by contact identity. They are tried first, so that of many
+            solutions the same vertex is kept from step to step. If they fail, Lemke's method starts cold.
 
     Returns:
         The solution, with the residual of the complementarity problem.

@@ -805,7 +805,7 @@ def _with_bounds(
 
 
 def torque_map(whitened: Whitened, n: int) -> Array:
-    """Return Lτ of the module, motor impulses per impulse [N; S; T] of n contacts, shape (p, 3 n)."""
+    """Return the matrix Lτ (see the module): motor impulses per impulse [N; S; T] of n contacts, shape (p, 3 n)."""
     mapped: Array = torque_map_kernel(whitened, 3 * n, HEAP)
     return mapped
 

@@ -68,11 +68,12 @@ def solve(
 
 
 def _exact(problem: StepProblem, whitened: Whitened, solution: StepSolution) -> bool:
-    """True if momenta balance, and normal velocities obey their law with a margin, or up to rounding.
+    """True if momenta balance, and normal velocities obey their law.
 
     If drag nearly stops a light body, the drag is the product of a large coefficient and a small slip. The coefficient
     magnifies the rounding error of the slip. Errors up to the rounding of the velocities are therefore allowed. Larger
-    errors are judged in units of M, since in units of M̃ the damped motion would hide errors elsewhere.
+    errors must be slight compared with the velocities that the same impulses would cause without drag (inertia M).
+    With the inertia M̃ of the module, which includes drag, the comparison would hide errors of other contacts.
     """
     f, v = solution.impulses.T.ravel(), solution.v_plus
     f_n = f[: len(problem.contacts)]

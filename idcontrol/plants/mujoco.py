@@ -7,8 +7,8 @@ MuJoCo detects a joint limit after the joint has passed it, by up to one substep
 next substep and returns it to the limit slowly (`RETURN_S`).
 
 In MuJoCo, the linear velocity of a free joint is the velocity of the body frame's origin in *world* axes, its angular
-velocity is in body axes, and quaternions begin with w. Only `MuJoCo._write` and `MuJoCo._read` convert between the
-conventions.
+velocity is in body axes, and quaternions begin with w. Only `MuJoCo._write` and `MuJoCo._read` convert states
+between the conventions.
 """
 
 from __future__ import annotations

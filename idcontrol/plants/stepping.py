@@ -49,7 +49,7 @@ _Ended: TypeAlias = tuple[int, int, float, int, bool]
 
 
 class Stepping:
-    """A robot on the ground: ``M (v⁺ - v) = h (Pᵀτ - c) + Jᵀf``, then `System.advance`, or `flight.fly` in the air.
+    """A robot with contacts: ``M (v⁺ - v) = h (Pᵀτ - c) + Jᵀf``, then `System.advance`, or `flight.fly` in flight.
 
     A substep of a robot on its feet is one call of compiled code, `idcontrol.plants.step.substep`.
 
@@ -149,7 +149,7 @@ class Stepping:
         return self._last
 
     def warm(self, state: State) -> None:
-        """Load all code by substeps from `state`, at rest and moving, also the code for failures of the compiled step.
+        """Take substeps from `state`, at rest and moving, to load all code, even for failures of the compiled step.
 
         The last substeps diverge on purpose; all exceptions in them are ignored, as a user's model may raise any.
         """

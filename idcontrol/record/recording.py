@@ -321,7 +321,7 @@ class Recorder:
 
 
 def load(folder: str | Path) -> Run:
-    """Read a run: a whole run from ``arrays.h5``, a run that was cut off from ``record.log``, without a corrupt tail.
+    """Read a run: from ``arrays.h5`` or, if the run was cut off, from ``record.log`` up to its first corrupt block.
 
     Raises:
         InputError: The folder does not exist, is empty, is not a run, was written by a newer version, or is damaged.

@@ -210,7 +210,7 @@ class Patched(DisturbedPlant):
     around: float
 
     def step(self, tau: Array, dt: float) -> State:
-        """Step the plant, with the friction at the position of each foot after the previous step."""
+        """Step the plant; each foot has the friction of the ground where its contact was last detected."""
         x, (begin, end) = self.contacts.centre[:, 0], self.strip
         self.contacts.mu = np.where((x >= begin) & (x < end), self.mu, self.around)
         return self.plant.step(tau, dt)

@@ -179,7 +179,7 @@ class GraspScene:
         """Return the robot at rest at home, with the box in place.
 
         Raises:
-            InputError: The box is not between the fingertips.
+            InputError: A fingertip does not touch the box.
         """
         system = self.system()
         q = system.configuration(self.robot.home_joints(self.names))

@@ -148,7 +148,7 @@ class WalkSession:
         return {"experiment": self._experiment, **msgspec.to_builtins(facts)}
 
     def metrics(self, arrays: dict[str, Array]) -> dict[str, Any]:
-        """Return the metrics of every walk; with a user's planner, there is no recorded command to follow."""
+        """Return the metrics that all walks have; with a user's planner, no metrics of following a command."""
         if np.isnan(arrays["granted"]).all():
             arrays = {name: values for name, values in arrays.items() if name not in ("commanded", "granted")}
         return locomotion(arrays, self._layout, self._scene.config.duration_s) | self._scene.friction()

@@ -89,7 +89,7 @@ class Bias:
 
 
 class Noise:
-    """Adds noise to all sensor values of a floating-base robot."""
+    """Adds noise to all sensor values of a floating-base robot except the torques."""
 
     def __init__(self, level: NoiseLevel, model: Any, rng: np.random.Generator) -> None:
         """Draw noise of these levels from `rng`; `model` is the robot's Pinocchio model."""

@@ -22,7 +22,7 @@ def all_solutions(
     Args:
         rows: Shape (n, k); overwritten.
         extra: Right sides, shape (n,); overwritten.
-        smallest: A row whose remainder is no longer than this counts as dependent and is skipped.
+        smallest: A row counts as dependent and is skipped if the length of its remainder is at most this.
         arena: Arena for all arrays.
 
     Returns:

@@ -326,7 +326,7 @@ def _equilibrate(Q: Array, scale: Array) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _in_units(Q: Array, r: Array, scale: Array, arena: Arena) -> _Scaled:
-    """Return the problem scaled by `scale`; `largest` is 0 if r ≥ 0."""
+    """Return the problem scaled by `scale`, with r in units of its most negative entry (`_Scaled.largest`)."""
     scaled, largest = vector(arena, r.size), 0.0
     for i in range(r.size):
         scaled[i] = scale[i] * r[i]
@@ -476,7 +476,7 @@ def proves_infeasible(Q: Array, r: Array, ray: Array, tolerance: float = 1e-10) 
 
 
 def balancing_scale(Q: Array) -> Array:
-    """Return factors that make each diagonal entry of the scaled matrix 1, shape (n,); see `_equilibrate`."""
+    """Return factors that make each nonzero diagonal entry 1 (`_equilibrate` has the rule for zero), shape (n,)."""
     scale = np.empty(Q.shape[0])
     _equilibrate(Q, scale)
     return scale

@@ -61,7 +61,7 @@ def psd_lcp_kernel(
 
 
 def solve_psd_lcp(rho: Array, r: Array, warm: Integers | None = None) -> RowLcpResult:
-    """Solve w = ρρᵀz + r, 0 ≤ z ⊥ w ≥ 0: principal pivoting, then the dual active set, then Lemke's method.
+    """Solve w = ρρᵀz + r, 0 ≤ z ⊥ w ≥ 0: principal pivoting, then the dual active set, then (if small) Lemke.
 
     Args:
         rho: Rows ρ, shape (n, k).

@@ -69,10 +69,10 @@ COINCIDE = ("tau_mean_nm", "dtau_mean_nm_s", "dtau_max_nm_s", "q_err_rad", "qd_e
 
 
 def coinciding(outcomes: Sequence[RunOutcome]) -> str:
-    """Name the controllers with equal results in runs that differ only in the controller, and the reason.
+    """Name the controllers with equal results in runs that differ only in the controller, and why they are equal.
 
     Returns:
-        The sentence; empty if no two controllers coincide.
+        One sentence for each group of equal controllers; empty without such a group.
     """
     keys = [key for key in varied_keys([o.row for o in outcomes]) if key != "controller"]
     alike: dict[str, list[RunOutcome]] = {}

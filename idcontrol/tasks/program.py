@@ -2,10 +2,11 @@ r"""The motion that tasks demand within friction cones and motor limits: a stric
 
     minimize    ½ Σ w_j (a_j - ã_j)² + ½ Σ w_i (A_i a - y_i)² + ½ ε |F / f|²
     subject to  J a = d,   A_i a = y_i (strict rows),   M_b a + c_b = J_bᵀ F
-                F in the friction pyramids,   τ = M_q a + c_q - J_qᵀ F and a within bounds
+                F in the friction pyramids,   a within bounds,   M_q a + c_q - J_qᵀ F = τ within bounds
 
-This is the program of `idcontrol.tasks.demand` with the contact forces F as further unknowns. Equations are eliminated
-first: with f the weight of the robot and x = (a, F / f), all solutions of the equations are ``x = x₀ + Bᵀz``.
+f is the weight of the robot. This is the program of `idcontrol.tasks.demand`, which defines the other symbols, with the
+contact forces F as further unknowns. Equations are eliminated first: with x = (a, F / f), all their solutions are
+``x = x₀ + Bᵀz``.
 """
 
 from __future__ import annotations

@@ -33,15 +33,15 @@ _SHARP = 1e-14
 
 
 def solve_sparse(problem: SparseProblem) -> SparseSolution | None:
-    """Solve one step of many bodies on springs.
+    """Solve one step of many bodies whose contacts are springs.
 
     Args:
         problem: The step.
 
     Returns:
         The solution, whose residual is the relative momentum error. None if a contact has reached its friction limit,
-        is rigid or may not slip at all, or if the iteration failed: the dense solver
-        (`idcontrol.models.constraint.solve`) is then needed.
+        is rigid, has neither stiffness nor damping, or may not slip at all, or if the iteration failed: the dense
+        solver (`idcontrol.models.constraint.solve`) is then needed.
 
     Raises:
         InputError: A stiffness or damping is negative.

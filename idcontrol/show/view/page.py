@@ -524,7 +524,7 @@ def serve(port: int | None, title: str) -> viser.ViserServer:
 
 
 def is_local(hosts: Sequence[str], origins: Sequence[str]) -> bool:
-    """True if a request comes from a page that this computer served under one of its local names.
+    """True if a request is for a local name of this computer and comes from no other page.
 
     A foreign web page can point its name to 127.0.0.1 (DNS rebinding) or open a WebSocket to this server. The browser
     then sends that name in the header ``Host``, or the page's origin in ``Origin``.
