@@ -278,8 +278,9 @@ def drawings(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Drawing
         height.set(xlabel="time [s]", ylabel="lowest corner [mm]")
     with axes(2, size=(7.0, 4.5), sharex=True) as (error, torque):
         com_mm = 1e3 * np.maximum(np.linalg.norm(arrays["com_err"], axis=1), 1e-10)
-        error.semilogy(t, com_mm)
-        error.set(ylabel="centre of mass error [mm]", ylim=(1e-7, max(1.0, 2.0 * com_mm.max())))
+        # the range comes first, since a logarithmic axis cannot scale itself to one repeated value
+        error.set(ylabel="centre of mass error [mm]", yscale="log", ylim=(1e-7, max(1.0, 2.0 * com_mm.max())))
+        error.plot(t, com_mm)
         torque.plot(t, np.abs(arrays["tau"] / scene.body.system.effort_limit).max(axis=1))
         torque.set(xlabel="time [s]", ylabel="largest torque / its limit", ylim=(0.0, 1.05))
     drawn = {"From above": above, "Feet": load, "Tracking": error}

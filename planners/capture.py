@@ -30,7 +30,7 @@ LEANS_S: Final = (0.2, 0.4, 0.7, 1.0)
 RETURNS_S: Final = 0.4
 """Time in which the zero-moment point returns after leaning [s]."""
 STARTS_S: Final = 0.05
-"""Time to unload a foot before an unplanned step [s]."""
+"""Time to move the load off a foot before an unplanned step [s]."""
 HURRY_M_S: Final = 1.0
 """Cost of time in the choice of a step: landing one second sooner costs as much as this distance [m/s]."""
 SLIGHT_M: Final = 0.002
@@ -106,8 +106,12 @@ def caught(steps: Sequence[Footstep], ground: Ground, walk: Steps, plan: DcmPlan
 
 
 def on_the_spot(walk: Steps, feet: Array, groups: Sequence[tuple[int, ...]], begin_s: float) -> list[Footstep]:
-    """Let each group of feet step once where it stands, from `begin_s` on."""
-    lifts = [begin_s + k * (walk.single_s + walk.double_s) for k in range(len(groups))]
+    """Let each group of feet step once where it stands, from `begin_s` on.
+
+    The load moves from foot to foot within `STARTS_S`. The machine falls sideways onto the foot that lands first: the
+    longer the other foot stays on the ground, the farther its ankle must roll.
+    """
+    lifts = [begin_s + k * (walk.single_s + STARTS_S) for k in range(len(groups))]
     return [
         Footstep(group, lift, lift + walk.single_s, feet[list(group)])
         for group, lift in zip(groups, lifts, strict=True)

@@ -20,6 +20,9 @@ from idcontrol.types import Array, ContactForces, Reference, State
 
 FIRM, LOOSE = 1e-3, 1e-6
 """Posture weights: of joints that move no task's frame, and of all other joints, which must not pull on the tasks."""
+BALANCE: Final = 10.0
+"""Weight of the task on the centre of mass; all other tasks on frames have the weight 1. A foot in the air arrives
+later if its swing would push the centre of mass off its path."""
 LANDED_S: Final = 0.02
 """Time after touchdown in which the task of a foot holds it at its landing position [s]."""
 
@@ -99,7 +102,7 @@ class Body:
         offsets = np.array([sphere.offset_m for sphere in robot.spheres])
         self._corners = [offsets[patch == i] for i in range(n)]
         self.centre = np.array([corners.mean(axis=0) for corners in self._corners])
-        self.com = CoM(kp=com_kp_1_s2)
+        self.com = CoM(kp=com_kp_1_s2, weight=BALANCE)
         self.trunk = tuple(Frame(name, "orientation") for name in trunk_frames(self.system, self.contacts))
         self.feet = tuple(
             Frame(

@@ -146,10 +146,10 @@ class Delayed(DisturbedPlant):
 
 
 def delay_periods(what: str, delay_s: float, h: float) -> int:
-    """Return the delay of the setting `what` as a number of control periods of `h` [s].
+    """Return the time of the setting `what` as a number of control periods of `h` [s].
 
     Raises:
-        InputError: The delay is not a whole number of control periods.
+        InputError: The time is not a whole number of control periods.
     """
     periods = round(delay_s / h)
     if abs(periods * h - delay_s) > 1e-9:
@@ -222,15 +222,17 @@ class Kicked(DisturbedPlant):
 
     Attributes:
         countdown: Number of steps before the push.
-        velocity: Velocity that the push adds, world frame, shape (3,) [m/s].
+        velocity: Velocity that the push adds in each step, world frame, shape (3,) [m/s].
+        steps: Number of steps in which it pushes.
     """
 
     countdown: int
     velocity: Array
+    steps: int = 1
 
     def step(self, tau: Array, dt: float) -> State:
         """Step the plant; if the push is due, push first."""
-        if self.countdown == 0:
+        if -self.steps < self.countdown <= 0:
             self.plant.push(self.velocity)
         self.countdown -= 1
         return self.plant.step(tau, dt)

@@ -136,7 +136,7 @@ class Walk:
         Args:
             body: Body of the machine that walks.
             walk: The steps.
-            begin_s: Time before the first step, in which the load shifts [s].
+            begin_s: Time in which the load shifts, before the first step and before a step that closes the feet [s].
             lower_m: Distance by which the centre of mass is lowered in this time [m].
 
         Raises:
@@ -149,6 +149,7 @@ class Walk:
         times, zmp = dcm.zmp_knots(self.steps, self._feet, shift, 0.0)
         *zmp[0], height = start = body.system.com(body.home.q)
         self._heights, self._lowered_s = (np.array(height), np.array(height - lower_m)), begin_s - shift
+        self._begin_s = begin_s
         omega = float(np.sqrt(dcm.GRAVITY / self._heights[1]))
         self.plan = dcm.dcm_plan(times, zmp, omega, start[:2], start[:2])
         self.end_s = float(times[-1]) + dcm.SETTLE_S
@@ -245,7 +246,7 @@ class Walk:
         places = np.array([dcm.compose(middle, beside[foot]) for foot in group])
         if np.abs(places - feet[list(group)])[:, :2].max() < BESIDE_M:
             return []
-        lift = state.t + self._walk.double_s
+        lift = state.t + self._begin_s
         return [dcm.Footstep(group, lift, lift + self._walk.single_s, places)]
 
     def _step(self, state: State, step: dcm.Footstep) -> None:

@@ -25,7 +25,7 @@ from idcontrol.scenes.disturbances import Delayed, Kicked, delay_periods, loaded
 from idcontrol.scenes.motions import Oscillation, Reach, Stand, Walk
 from idcontrol.scenes.settings import AssumedFriction, control_periods
 from idcontrol.sensing import Sensing, sense
-from idcontrol.types import Sensed
+from idcontrol.types import Array, Sensed
 
 STANDS_S: Final = 6.0
 """Length of a run without steps [s]."""
@@ -34,15 +34,21 @@ PUSHED_M_S: Final = (0.0, 0.22, 0.0)
 
 
 class Push(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A push shorter than a tick, on all links in proportion to their masses.
+    """A push on all links in proportion to their masses: an impulse within a tick, or a horizontal force.
 
     Attributes:
         at_s: Time of the push; null for none.
         impulse_n_s: Impulse, world frame; null for 0.22 m/s to the left times the mass, 20 N s for talos.
+        force_n: Force, in place of an impulse; null for none.
+        lasts_s: Duration of the force; a whole number of control periods.
+        direction_deg: Direction of the force: 0 is forward, 90 to the left.
     """
 
     at_s: NotNegative | None = None
     impulse_n_s: tuple[float, float, float] | None = None
+    force_n: NotNegative | None = None
+    lasts_s: Positive = 0.08
+    direction_deg: float = 0.0
 
 
 class Unknown(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -72,7 +78,8 @@ class WholeBodyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         sway: Motion of the centre of mass while all feet stand.
         reach: Motion of a hand while all feet stand.
         walk: Steps; with a count of 0 all feet stay in place.
-        begin_s: Time before the first step, in which the load is transferred to the stance feet.
+        begin_s: Time before the first step, in which the load is transferred to the stance feet; also before the
+            step that brings the feet together after a push.
         lower_m: Lowering of the centre of mass during `begin_s`, so that legs reach far enough.
         com_kp_1_s2: Stiffness of the task on the centre of mass.
         foot_kp_1_s2: Stiffness of the task on a foot in the air.
@@ -217,9 +224,19 @@ class WholeBodyScene:
         setup = plants.Setup(system=system, contacts=contacts, dt=h, settings=config.ground, robot=self.robot, mu=mu)
         plant = plants.build(config.plant, setup)
         if config.push.at_s is not None:
-            impulse = config.push.impulse_n_s
-            velocity = np.array(PUSHED_M_S) if impulse is None else np.array(impulse) / system.mass
-            plant = Kicked(plant, round(config.push.at_s * config.rate_hz), velocity)
+            plant = Kicked(plant, round(config.push.at_s * config.rate_hz), *self._kick(system.mass))
         if config.unknown.delay_s > 0.0:
             plant = Delayed(plant, delay_periods("unknown.delay_s", config.unknown.delay_s, h))
         return plant
+
+    def _kick(self, mass: float) -> tuple[Array, int]:
+        """Return the velocity that the push adds in each of its control periods, shape (3,) [m/s], and their number."""
+        push, h = self.config.push, 1.0 / self.config.rate_hz
+        if push.force_n is None:
+            impulse = push.impulse_n_s
+            return np.array(PUSHED_M_S) if impulse is None else np.array(impulse) / mass, 1
+        if push.impulse_n_s is not None:
+            raise InputError("push.force_n and push.impulse_n_s are both set; leave one of them out")
+        angle = np.radians(push.direction_deg)
+        force = push.force_n * np.array([np.cos(angle), np.sin(angle), 0.0])
+        return force * h / mass, delay_periods("push.lasts_s", push.lasts_s, h)

@@ -115,6 +115,8 @@ def test_foot_stands_from_the_tick_in_which_its_force_is_sensed(touch_s):
         ({"walk": Steps(count=1)}, InputError, "sway is for a machine that stands"),
         ({"lower_m": 0.02}, InputError, "lower_m is for a machine that steps"),
         ({"push": Push(at_s=6.0)}, InputError, "push.at_s takes until 6 s, but the run ends at 6 s"),
+        ({"push": Push(at_s=1.0, force_n=9.0, impulse_n_s=(1.0, 0.0, 0.0))}, InputError, "leave one of them out"),
+        ({"push": Push(at_s=1.0, force_n=9.0, lasts_s=0.0005)}, InputError, "push.lasts_s is 0.0005"),
         ({"reach": Reach(frame="base_link", each_s=2.5)}, InputError, "reach takes until 7.5 s"),
     ],
 )
@@ -220,6 +222,29 @@ def test_sole_that_tips_over_its_edge_is_put_flat_again():
     assert [foot.weight.max() for foot in body.feet] == [0.0, 0.0]
 
 
+def test_closing_step_waits_until_its_foot_is_unloaded():
+    """A step that begins at once would have to land far outside, to catch the machine that falls onto it."""
+    body = Body(robots.load("g1"), mu=0.6, rate_hz=1000.0)
+    walk = Walk(body, Steps(single_s=0.35, double_s=0.1, reach_m=0.6))
+    q, joints = body.home.q.copy(), body.system.actuated_names
+    for name, angle in (("left_hip_roll_joint", 0.08), ("left_ankle_roll_joint", -0.08)):
+        q[7 + joints.index(name)] += angle
+    state = State(t=10.0, q=q, v=body.home.v)
+    (beside,) = walk._closing(state)
+    walk(state)
+    (closing,) = walk.steps
+    assert np.abs(closing.places - beside.places).max() < 0.01
+    assert closing.lift_s > 10.5
+
+
+def test_force_pushes_for_its_duration_in_its_direction():
+    push = Push(at_s=0.5, force_n=50.0, lasts_s=0.08, direction_deg=30.0)
+    plant = WholeBodyScene(msgspec.structs.replace(PUSH, robot="g1", push=push)).plant
+    impulse = plant.steps * plant.velocity * robots.load("g1").system().mass
+    np.testing.assert_allclose(impulse, 4.0 * np.array([math.cos(math.pi / 6), 0.5, 0.0]))
+    assert (plant.countdown, plant.steps) == (500, 80)
+
+
 def test_planner_and_controller_sense_what_the_plant_does_not_do():
     bias, noise = BiasLevel(attitude_rad=0.01), NoiseLevel(joint_rad_s=1e-3)
     scene = WholeBodyScene(msgspec.structs.replace(SWAY, robot="go1", sensing=Sensing(bias=bias, noise=noise)))
@@ -257,6 +282,16 @@ def test_humanoid_survives_a_push_of_40_n_s_and_steps_where_it_must(tmp_path, an
     assert metrics["com_err_end_m"] < 0.02
     assert metrics["torque_jump_share_max"] < 0.25
     assert (metrics["replans"] > 0) == (angle in {0, 180})  # sideways it leans on a foot
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("angle", [0, 180])
+def test_humanoid_with_narrow_ankles_steps_under_a_push(tmp_path, angle):
+    """The ankles of g1 roll by 15 degrees; the speed that the push adds is that of 40 N s for talos."""
+    impulse = (math.copysign(14.75, 90 - angle), 0.0, 0.0)
+    metrics = run(tmp_path / "run", PUSH, robot="g1", push=Push(at_s=1.0, impulse_n_s=impulse))
+    assert metrics["completed"]
+    assert metrics["torque_jump_share_max"] < 0.1  # the robot file allows a sixteenth in a tick
 
 
 @pytest.mark.slow

@@ -66,7 +66,8 @@ def test_step_is_as_far_as_the_pendulum_needs():
     catch = caught(pushed(0.7, 0.0))
     (first, _), w = catch.steps, OMEGA
     xi = 0.1 + (0.7 / w - 0.1) * np.exp(w * (first.land_s - 1.0))
-    gain = (1.0 - np.exp(-0.1 * w)) / (0.1 * w)  # of a foot that takes over evenly within 0.1 s
+    takes_s = capture.STARTS_S
+    gain = (1.0 - np.exp(-takes_s * w)) / (takes_s * w)  # of a foot that takes over evenly within this time
     # p is on its way from amid the feet to the sole in the first 50 ms; ahead, that is no way
     assert first.places[0, 0] == pytest.approx((xi - 0.1 * (1.0 - gain)) / gain, abs=0.01)
 
@@ -84,6 +85,12 @@ def test_feet_neither_cross_nor_leave_their_reach(x, y):
     place = catch.steps[0].places[0]
     assert place[1] - FEET[1, 1] >= 0.8 * 0.17 - 1e-9
     assert np.linalg.norm(place[:2] - FEET[0, :2]) <= 0.6 + 0.17
+
+
+def test_machine_that_falls_onto_the_landed_foot_lifts_the_other_at_once():
+    first, second = capture.on_the_spot(WALK, FEET, [(0,), (1,)], 1.0)
+    assert second.lift_s - first.land_s == pytest.approx(capture.STARTS_S)
+    assert second.land_s - second.lift_s == pytest.approx(WALK.single_s)
 
 
 def test_foot_in_the_air_keeps_its_phase_when_it_lands_sooner():
