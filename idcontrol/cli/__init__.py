@@ -21,6 +21,7 @@ from idcontrol.cli import (
     completion,
     doctor,
     export,
+    identify,
     league,
     listing,
     loop,
@@ -74,7 +75,7 @@ GROUPS = {
     "Start": (listing, run, compare, loop, bus),
     "Look": (runs, report, view, replay, export),
     "Check": (check, doctor, trust),
-    "Measure": (bench, league),
+    "Measure": (identify, bench, league),
     "Set up": (warmup, completion),
 }
 """The commands, in the order and under the headings of the help."""

@@ -1,4 +1,4 @@
-"""Machines whose joints differ from the model in order, sign or zero.
+"""Machines whose joints differ from the model in order, sign, zero or torque.
 
 A `MachineOrder` of the robot file defines the order. `translation` builds the maps between datagram values in the
 machine's order and in the loop's order.
@@ -54,12 +54,13 @@ def translation(order: MachineOrder, system: System, feet: tuple[str, ...], wire
     # position p of the machine is joint `listed[p]`; joint i is at position `place[i]`
     listed = _permutation("joints", names, order.joints)
     walked = _permutation("feet", feet, order.feet or feet)
-    for name in (*order.turned, *order.offset_rad):
+    for name in (*order.turned, *order.offset_rad, *order.torque_scale):
         if name not in names:
             raise InputError(f"{name} is not a joint of {wire.robot}; its joints are {', '.join(names)}")
     place, a = np.argsort(listed), len(names)
     sign = np.array([-1.0 if name in order.turned else 1.0 for name in names])
     offset = np.array([order.offset_rad.get(name, 0.0) for name in names])
+    scale = np.array([order.torque_scale.get(name, 1.0) for name in names])
 
     def slots(name: str, joints: Integers) -> Integers:
         return span(wire.state, (name,)).start + joints
@@ -69,13 +70,13 @@ def translation(order: MachineOrder, system: System, feet: tuple[str, ...], wire
     tau, errors, heat = (slots(name, np.arange(a)) for name in ("tau_applied", "drive_error", "temperature"))
     for joints in (q, v, tau, errors, heat):
         source[joints] = joints[place]
-    factor[np.concatenate((q, v, tau))] = np.tile(sign, 3)
+    factor[np.concatenate((q, v, tau))] = np.concatenate((sign, sign, sign * scale))
     shift[q] = offset
     vectors = source[span(wire.state, ("force_sensed", "normal_sensed"))].reshape(2, len(feet), 3)
     vectors[:] = vectors[:, np.argsort(walked)]
 
     rows = np.arange(5 * a).reshape(5, a)[:, listed].ravel()
-    scaled = np.stack((sign, sign, sign, np.ones(a), np.ones(a)))[:, listed]
+    scaled = np.stack((sign / scale, sign, sign, 1.0 / scale, 1.0 / scale))[:, listed]
     moved = np.zeros((5, a))
     moved[1] = -(sign * offset)[listed]
     return Translation(

@@ -50,7 +50,7 @@ def test_each_number_of_a_state_comes_to_the_joint_that_the_machine_means(shippe
     """A state is written once in the loop's order, and once by hand in the machine's order."""
     session, order = shipped
     wire, names, rng = wire_format(session), session.system.actuated_names, np.random.default_rng(0)
-    order = structs.replace(order, offset_rad={names[4]: 0.3})
+    order = structs.replace(order, offset_rad={names[4]: 0.3}, torque_scale={names[7]: 0.8})
     q, v, tau, errors, heat = rng.normal(size=(5, 12))
     force, normal = rng.normal(size=(2, 4, 3))
     sign = np.array([-1.0 if name in order.turned else 1.0 for name in names])
@@ -59,16 +59,16 @@ def test_each_number_of_a_state_comes_to_the_joint_that_the_machine_means(shippe
     ours = np.r_[own, force.ravel(), normal.ravel(), errors, heat, rest]
     at = [names.index(name) for name in order.joints]
     feet = [session.feet.index(name) for name in order.feet or session.feet]
-    zero = np.where(np.arange(12) == 4, 0.3, 0.0)
+    zero, scale = np.where(np.arange(12) == 4, 0.3, 0.0), np.where(np.arange(12) == 7, 0.8, 1.0)
     theirs = np.r_[
-        own[:8], (sign * (q - zero))[at], own[20:26], (sign * v)[at], (sign * tau)[at], own[50:53],
+        own[:8], (sign * (q - zero))[at], own[20:26], (sign * v)[at], (sign * tau / scale)[at], own[50:53],
         force[feet].ravel(), normal[feet].ravel(), errors[at], heat[at], rest,
     ]  # fmt: skip
     maps = translation(order, session.system, session.feet, wire)
     np.testing.assert_allclose(maps.state(theirs), ours, rtol=0, atol=1e-15)  # rounding of the offset
 
     command = np.stack((tau, q, v, rng.random(12), rng.random(12)))
-    asked = np.stack((sign * tau, sign * (q - zero), sign * v, command[3], command[4]))[:, at]
+    asked = np.stack((sign * tau / scale, sign * (q - zero), sign * v, command[3] / scale, command[4] / scale))[:, at]
     np.testing.assert_allclose(maps.command(command.ravel()), asked.ravel(), rtol=0, atol=1e-15)
 
 
@@ -77,7 +77,9 @@ def test_each_number_of_a_state_comes_to_the_joint_that_the_machine_means(shippe
 def test_what_a_drive_makes_of_a_command_is_the_same_in_any_order(joints, turned, offset):
     """The torque of the impedance law, which the machine computes in its own order, equals the intended torque."""
     session = ArmSession()
-    order = MachineOrder(joints=tuple(joints), turned=tuple(turned), offset_rad={"elbow": offset})
+    order = MachineOrder(
+        joints=tuple(joints), turned=tuple(turned), offset_rad={"elbow": offset}, torque_scale={"elbow": 0.7}
+    )
     maps = translation(order, session.system, (), wire_format(session))
     rng = np.random.default_rng(0)
     theirs = np.r_[0.0, rng.normal(size=6), np.zeros(3), np.full(11, np.nan), np.nan, np.nan]

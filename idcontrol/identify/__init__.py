@@ -1,0 +1,1 @@
+"""Identification of a robot from logs of its motion."""

@@ -1,0 +1,164 @@
+"""Equations of motion of a log, linear in the parameters of bodies and drives.
+
+In each tick, with the regressor Y of Pinocchio (Atkeson, An & Hollerbach 1986) and the parameters π of all bodies, ::
+
+    Y(q, v, v̇) π + Sᵀ (armature v̇ + damping v + friction sgn v - scale τ) = Jᵀ w,
+
+where S selects the actuated velocities and w are wrenches of the ground on feet. The equations are means over blocks of
+ticks, weighted by a Hann window. A mean with smooth weights is a mean of velocities weighted by the slope of the window
+(the modulating functions of Shinbrot 1957), so it does not amplify noise as differences of velocities do.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pinocchio as pin
+
+from idcontrol.dynamics.system import System
+from idcontrol.identify.inertia import SIZE
+from idcontrol.identify.logs import Log
+from idcontrol.plants.parts import STICK_RAD_S
+from idcontrol.robots import Robot
+from idcontrol.types import Array
+
+BLOCK_S: Final = 0.04
+"""Length of a block [s]."""
+MOST_BLOCKS: Final = 1500
+"""Largest number of blocks, one minute; of longer logs, every second block, third block and so on is used."""
+REST_RAD_S: Final = 0.02
+"""Mean speed of a joint below which its dry friction counts as unknown [rad/s or m/s]: it may rest, and friction at
+rest has any value up to the friction of motion."""
+GAP: Final = 1.5
+"""Longest time between two rows of a block, in periods of the log."""
+
+DRIVE: Final = ("armature", "damping", "friction", "scale")
+"""The parameters of each drive, in the order of columns."""
+
+
+class Blocks(NamedTuple):
+    """Equations of n blocks, ``A θ = b + U u`` with unknown u, of a robot with m velocities in Pinocchio's layout.
+
+    θ are the ten parameters of each body, then `DRIVE`, each of all joints.
+
+    Attributes:
+        A: Coefficients, shape (n, m, p).
+        b: Generalized forces of measured wrenches, shape (n, m) [N, N m].
+        U: Jacobian of unknown wrenches, and of unknown friction of resting joints, shape (n, m, u); zero columns for
+            feet in the air and for moving joints.
+    """
+
+    A: Array
+    b: Array
+    U: Array
+
+
+class Mounting(NamedTuple):
+    """The place of a foot, or of a sole's frame, on the robot.
+
+    Attributes:
+        joint: Joint that carries it.
+        offset: Centre of the foot's sphere or origin of the sole's frame, in the joint's frame, shape (3,) [m].
+        radius: Radius of the sphere; 0 for soles [m].
+        size: 3 for point feet, which have no moment; 6 for soles.
+    """
+
+    joint: int
+    offset: Array
+    radius: float
+    size: int
+
+
+def mountings(robot: Robot, system: System) -> list[Mounting]:
+    """Return the places of the feet of `robot`, then of its soles."""
+    places = []
+    for foot in robot.description.feet:
+        frame = system.model.frames[system.frame(foot.frame)]
+        offset = frame.placement.act(np.array(foot.offset_m))
+        places.append(Mounting(frame.parentJoint, offset, foot.radius_m, 3))
+    for sole in robot.description.soles:
+        frame = system.model.frames[system.frame(sole.frame)]
+        places.append(Mounting(frame.parentJoint, frame.placement.translation, 0.0, 6))
+    return places
+
+
+def blocks(log: Log, robot: Robot, system: System, *, measured: bool) -> Blocks:
+    """Return the equations of a log.
+
+    Args:
+        log: The log.
+        robot: Its feet.
+        system: Its bodies.
+        measured: True to use the wrenches of the log, False to treat the wrenches of touching feet as unknown.
+    """
+    model, places = system.model, mountings(robot, system)
+    dof, m, a = system.order[system.n_unactuated :], system.n_velocities, system.n_actuated
+    inertial = SIZE * (model.njoints - 1)
+    chosen = _windows(log)
+    width = sum(place.size for place in places)
+    A, b = np.zeros((len(chosen), m, inertial + len(DRIVE) * a)), np.zeros((len(chosen), m))
+    U = np.zeros((len(chosen), m, width + a))
+    data, joints = model.createData(), np.arange(a)
+    ends = np.cumsum([place.size for place in places]).tolist()
+    for n, (first, last) in enumerate(chosen):
+        touched = log.touching[first:last].any(axis=0)
+        share = np.hanning(last - first + 2)[1:-1]
+        for k, part in zip(range(first, last), share / share.sum(), strict=True):
+            acceleration = _acceleration(system, log, k)
+            # drives hold a torque between two states, so it belongs to the middle
+            v = 0.5 * (log.v[k] + log.v[k + 1])
+            q = pin.integrate(model, log.q[k], 0.5 * (log.t[k + 1] - log.t[k]) * v)
+            Y = pin.computeJointTorqueRegressor(model, data, q, v, acceleration)
+            A[n, :, :inertial] += part * Y
+            speed = v[dof]
+            sign = np.clip(speed / STICK_RAD_S, -1.0, 1.0)
+            for i, column in enumerate((acceleration[dof], speed, sign, -log.tau[k])):
+                A[n, dof, inertial + i * a + joints] += part * column
+            U[n, dof, width + joints] += part * (np.abs(speed) < REST_RAD_S)
+            if touched.any():
+                pin.computeJointJacobians(model, data, q)
+            for foot in np.flatnonzero(touched):
+                J = part * _jacobian(model, data, places[foot])
+                if measured:
+                    b[n] += J.T @ log.wrench[k, foot, : places[foot].size]
+                else:
+                    U[n, :, ends[foot] - places[foot].size : ends[foot]] += J.T
+    U[:, :, width:] = np.where(U[:, :, width:] > 0.5, 1.0, 0.0)
+    return Blocks(A, b, U)
+
+
+def _windows(log: Log) -> list[tuple[int, int]]:
+    """Return the first tick of each block, and the tick after its last; evenly spaced if there are too many."""
+    period = float(np.median(np.diff(log.t)))
+    ticks = max(1, round(BLOCK_S / period))
+    whole = np.concatenate(([0], np.flatnonzero(np.diff(log.t) > GAP * period) + 1, [len(log.t)]))
+    windows = [
+        (first, first + ticks)
+        for begin, end in itertools.pairwise(whole.tolist())
+        for first in range(begin, end - ticks, ticks)
+    ]
+    return windows[:: -(-len(windows) // MOST_BLOCKS) or 1]
+
+
+def _acceleration(system: System, log: Log, k: int) -> Array:
+    """Return the spatial acceleration between tick k and the next, Pinocchio's layout, shape (nv,).
+
+    The linear velocity of a free-flyer is compared in its axes at tick k (`idcontrol.dynamics.system`).
+    """
+    h, v, v_next = log.t[k + 1] - log.t[k], log.v[k], log.v[k + 1].copy()
+    for q_at, v_at in zip(system.flyer_q, system.flyer_v, strict=True):
+        turn = [pin.Quaternion(log.q[i, q_at + 3 : q_at + 7]).matrix() for i in (k, k + 1)]
+        linear, angular = slice(v_at, v_at + 3), slice(v_at + 3, v_at + 6)
+        v_next[linear] = turn[0].T @ turn[1] @ v_next[linear] - h * np.cross(v[angular], v[linear])
+    acceleration: Array = (v_next - v) / h
+    return acceleration
+
+
+def _jacobian(model: Any, data: Any, place: Mounting) -> Array:
+    """Return the Jacobian of a foot's contact point on level ground, or of a sole, world axes, shape (3 or 6, nv)."""
+    J = pin.getJointJacobian(model, data, place.joint, pin.ReferenceFrame.LOCAL_WORLD_ALIGNED)
+    arm = data.oMi[place.joint].rotation @ place.offset - [0.0, 0.0, place.radius]
+    J[:3] -= pin.skew(arm) @ J[3:]
+    return J[: place.size]

@@ -1,0 +1,204 @@
+"""Least squares for the parameters of bodies and drives, with a prior, physical consistency and covariance.
+
+With coordinates z of the parameters around the prior z₀, the estimate minimizes ::
+
+    |(A θ(z) - b) / (σ s)|² + |(z - z₀) / spread|²,
+
+where s is the scale of the drive in the row of a joint, and 1 in other rows. So errors are compared with the torque
+that the drive reports: otherwise a joint with small loads would seem to have no torque and no friction. The standard
+deviation σ of each row is the rms error of the fit before.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from idcontrol.dynamics.system import System
+from idcontrol.identify.equations import Blocks
+from idcontrol.identify.inertia import SIZE
+from idcontrol.identify.prior import Prior
+from idcontrol.types import Array, Integers
+
+QUIET: Final = 0.01
+"""Smallest assumed generalized force of a row, relative to the largest."""
+COARSE: Final = 0.1
+"""Standard deviation of a row in the first fit, relative to the rms generalized force of the row."""
+EXACT: Final = 1e-5
+"""Smallest standard deviation of a row, relative to its rms generalized force: its inverse square is far below the
+inverse of rounding."""
+PASSES: Final = 5
+"""Number of fits; σ of logs with noise settles within four."""
+STEPS: Final = 200
+"""Largest number of steps of Levenberg and Marquardt in a fit; about twenty are taken."""
+SLIGHT: Final = 1e-9
+"""Relative decrease of the cost at which a fit ends."""
+FEW: Final = 1e-3
+"""Share of a row that the unknowns leave to the equations, below which its standard deviation stays as it is."""
+TOGETHER: Final = 10
+"""Number of consecutive blocks whose errors may be alike: the covariance grows by the variance of their sum over the
+sum of their variances."""
+RANK: Final = 1e-9
+"""Relative size below which a singular value of the unknowns' columns is rounding."""
+MASS_SPREAD: Final = 1e-4
+"""Relative standard deviation of a weighed mass: so small that noise does not shrink all parameters together."""
+
+
+class Fit(NamedTuple):
+    """Fitted parameters.
+
+    Attributes:
+        theta: The parameters, shape (p,).
+        covariance: Their covariance, shape (p, p).
+        before: Their covariance in the prior, shape (p, p).
+        sigma: Standard deviation of each row of the equations, shape (m,) [N, N m].
+    """
+
+    theta: Array
+    covariance: Array
+    before: Array
+    sigma: Array
+
+
+def rms_of(blocks: Blocks, prior: Prior, system: System) -> Array:
+    """Return the rms force of nominal bodies and drives in each row, shape (m,) [N, N m].
+
+    The three linear rows of a free-flyer have one value, and so have the three angular rows.
+    """
+    theta, k = prior.parameters(prior.start)[0], SIZE * len(prior.root)
+    squares = sum(np.square(blocks.A[:, :, part] @ theta[part]) for part in (slice(k), slice(k, None)))
+    rms: Array = np.sqrt(np.mean(squares, axis=0))
+    for first in (*system.flyer_v, *(system.flyer_v + 3)):
+        rms[first : first + 3] = np.linalg.norm(rms[first : first + 3])
+    return np.maximum(rms, QUIET * rms.max())
+
+
+class Rows(NamedTuple):
+    """Equations of a log, summed over its blocks, relative to σ.
+
+    Attributes:
+        gram: Products of coefficients and right side ``(A, -b)`` of each row, without unknowns, (m, p + 1, p + 1).
+        counts: Number of equations that the unknowns leave of each row, shape (m,).
+        scale: Parameter that is the scale of each joint's row, and -1 for other rows, shape (m,).
+    """
+
+    gram: Array
+    counts: Array
+    scale: Integers
+
+
+def misfits(blocks: Blocks, sigma: Array, theta: Array) -> Array:
+    """Return the smallest generalized forces missing in the equations, relative to `sigma`, (m,); shape (n, m)."""
+    errors = (blocks.A @ theta - blocks.b) / sigma
+    return np.einsum("nij,nj->ni", _known(blocks.U / sigma[:, None]), errors)
+
+
+def _known(unknowns: Array) -> Array:
+    """Return the projections of rows onto the combinations without unknowns, shape (n, m, m), for columns (n, m, u)."""
+    left, singular, _ = np.linalg.svd(unknowns, full_matrices=False)
+    used = left * (singular > RANK * singular[:, :1])[:, None, :]
+    return np.eye(unknowns.shape[1]) - used @ np.swapaxes(used, 1, 2)
+
+
+def _rows(blocks: Blocks, sigma: Array, scale: Integers) -> Rows:
+    """Return the sums of the equations `blocks`, weighted by `sigma`, shape (m,)."""
+    known = _known(blocks.U / sigma[:, None])
+    right = np.concatenate((blocks.A, -blocks.b[:, :, None]), axis=2) / sigma[:, None]
+    each = np.swapaxes(known @ right, 0, 1)
+    return Rows(np.swapaxes(each, 1, 2) @ each, np.einsum("nii->i", known), scale)
+
+
+def fit(blocks: Blocks, prior: Prior, system: System) -> Fit:
+    """Fit the parameters to the equations `blocks` of the robot `system`."""
+    a, z, p = system.n_actuated, prior.start, len(prior.spread)
+    scale = np.full(system.n_velocities, -1)
+    scale[system.order[system.n_unactuated :]] = np.arange(p - a, p)
+    rms = rms_of(blocks, prior, system)
+    sigma = COARSE * rms
+    for _ in range(PASSES):
+        rows, old = _rows(blocks, sigma, scale), sigma
+        z = _descend(rows, prior, z)
+        theta, _ = prior.parameters(z)
+        ratio = np.sqrt(_squares(rows, theta) / np.maximum(rows.counts, 1.0))
+        sigma = np.where(rows.counts > FEW * len(blocks.b), np.maximum(sigma * ratio, EXACT * rms), sigma)
+    errors = misfits(blocks, old, theta)
+    whole = len(errors) // TOGETHER * TOGETHER
+    sums = errors[:whole].reshape(-1, TOGETHER, errors.shape[1]).sum(axis=1)
+    alike = max(1.0, float(np.square(sums).sum() / np.square(errors[:whole]).sum())) if whole else 1.0
+    _, slope = prior.parameters(z)
+    _, _, H = _cost(rows._replace(gram=rows.gram / alike), prior, z, z)
+    free = prior.free
+    spread = np.where(free, prior.spread, 0.0)
+    return Fit(
+        theta=theta,
+        covariance=slope[:, free] @ np.linalg.inv(H[np.ix_(free, free)]) @ slope[:, free].T,
+        before=slope @ np.diag(spread**2) @ slope.T,
+        sigma=old,
+    )
+
+
+def _squares(rows: Rows, theta: Array) -> Array:
+    """Return the sum of squared errors of each row, relative to σ², shape (m,)."""
+    whole = np.append(theta, 1.0)
+    return np.maximum(rows.gram @ whole @ whole, 0.0)
+
+
+def _cost(rows: Rows, prior: Prior, z: Array, first: Array) -> tuple[float, Array, Array]:
+    """Return half the cost, its gradient and its Hessian of Gauss and Newton, at coordinates `z`.
+
+    Args:
+        rows: The equations; their σ are at the scales of the coordinates `first`.
+        prior: The prior.
+        z: Coordinates, shape (p,).
+        first: Coordinates, shape (p,).
+    """
+    theta, slope = prior.parameters(z)
+    joints = np.flatnonzero(rows.scale >= 0)
+    at = rows.scale[joints]
+    weight = np.ones(len(rows.counts))
+    weight[joints] = (first[at] / z[at]) ** 2
+    whole = np.append(theta, 1.0)
+    each = weight[:, None] * (rows.gram @ whole)
+    squares = each @ whole
+    gradient = each[:, :-1].sum(axis=0)
+    gradient[at] -= squares[joints] / z[at]
+    H = np.tensordot(weight, rows.gram[:, :-1, :-1], axes=1)
+    mixed = each[joints, :-1] / z[at, None]
+    H[at] -= mixed
+    H[:, at] -= mixed.T
+    H[at, at] += squares[joints] / z[at] ** 2
+    away = (z - prior.start) / prior.spread
+    cost = float(squares.sum() + away @ away)
+    gradient = slope.T @ gradient + away / prior.spread
+    H = slope.T @ H @ slope + np.diag(prior.spread**-2.0)
+    if np.isfinite(prior.mass):
+        missing, total = prior.masses @ theta - prior.mass, prior.masses @ slope
+        weighed = (MASS_SPREAD * prior.mass) ** -2.0
+        cost += weighed * missing**2
+        gradient += weighed * missing * total
+        H += weighed * np.outer(total, total)
+    return 0.5 * cost, gradient, H
+
+
+def _descend(rows: Rows, prior: Prior, first: Array) -> Array:
+    """Return the coordinates of the smallest cost, from the coordinates `first`: Levenberg-Marquardt within bounds."""
+    z, damping = np.maximum(first, prior.least), 1e-3
+    cost, gradient, H = _cost(rows, prior, z, first)
+    for _ in range(STEPS):
+        moves = np.flatnonzero(prior.free & ((z > prior.least) | (gradient < 0.0)))
+        if moves.size == 0:
+            break
+        part = H[np.ix_(moves, moves)]
+        step = np.zeros_like(z)
+        step[moves] = np.linalg.solve(part + damping * np.diag(np.diag(part)), -gradient[moves])
+        trial = np.maximum(z + step, prior.least)
+        new = _cost(rows, prior, trial, first)
+        if new[0] <= cost:
+            done = cost - new[0] <= SLIGHT * cost
+            z, (cost, gradient, H), damping = trial, new, 0.2 * damping
+            if done:
+                break
+        else:
+            damping *= 5.0
+    return z

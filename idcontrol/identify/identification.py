@@ -1,0 +1,128 @@
+"""Identify a robot from logs: encoder offsets, then parameters of bodies and drives, judged on held-out seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import pinocchio as pin
+
+from idcontrol.dynamics.system import Actuators, System
+from idcontrol.errors import InputError
+from idcontrol.identify.equations import DRIVE, Blocks, blocks
+from idcontrol.identify.fit import Fit, fit, misfits
+from idcontrol.identify.logs import Log
+from idcontrol.identify.offsets import Offsets, offsets
+from idcontrol.identify.prior import Prior, prior_of
+from idcontrol.robots import Robot
+from idcontrol.types import Array
+
+PARTS: Final = ("offsets", "links", *DRIVE)
+"""What can be identified: encoder offsets, inertial parameters of links, and parameters of drives."""
+HELD_OUT: Final = 0.2
+"""Share of each log, at its end, that judges the fit and is not used by it."""
+KNOWN: Final = 0.5
+"""Largest standard deviation, relative to the deviation before the log, of a parameter that the log determines."""
+
+
+class Question(NamedTuple):
+    """What to identify.
+
+    Attributes:
+        parts: Some of `PARTS`.
+        mass: Weighed mass of all moving bodies [kg]; None if unknown.
+        measured: True to use the recorded wrenches on feet; False to treat them as unknown.
+    """
+
+    parts: frozenset[str]
+    mass: float | None
+    measured: bool
+
+
+class Identified(NamedTuple):
+    """The result of an identification.
+
+    Attributes:
+        system: The nominal robot.
+        prior: The knowledge before.
+        fit: The parameters.
+        offsets: The encoder offsets; None if they were not asked for, or the logs cannot tell.
+        before: Generalized forces that the nominal robot misses in each block of the held-out seconds, shape (n, m)
+            [N, N m], in the system's order.
+        after: The same for the identified robot.
+    """
+
+    system: System
+    prior: Prior
+    fit: Fit
+    offsets: Offsets | None
+    before: Array
+    after: Array
+
+
+def identify(logs: Sequence[Log], robot: Robot, question: Question) -> Identified:
+    """Identify a robot from its logs.
+
+    Raises:
+        InputError: The logs cannot answer the question.
+    """
+    system = robot.system()
+    _require_a_scale(logs, robot, question)
+    seen, unseen = zip(*(_split(log) for log in logs), strict=True)
+    shift = offsets(seen, robot, system) if "offsets" in question.parts and system.floats else None
+    angle = np.zeros(system.n_actuated) if shift is None else shift.angle
+    prior = prior_of(system, _nominal(robot, system), question.parts, question.mass)
+    result = fit(_equations([_shifted(log, system, angle) for log in seen], robot, system, question), prior, system)
+    before, after = (
+        (result.sigma * misfits(_equations(judges, robot, system, question), result.sigma, theta))[:, system.order]
+        for judges, theta in (
+            (unseen, prior.parameters(prior.start)[0]),
+            ([_shifted(log, system, angle) for log in unseen], result.theta),
+        )
+    )
+    return Identified(system, prior, result, shift, before, after)
+
+
+def _nominal(robot: Robot, system: System) -> Actuators:
+    """Return the actuators of the robot file; without the table, actuators without inertia and friction."""
+    if robot.description.actuators is not None:
+        return robot.actuators(system.actuated_names)
+    none = np.zeros(system.n_actuated)
+    return Actuators(none, none, none, np.full_like(none, np.inf), none)
+
+
+def weighed(logs: Sequence[Log]) -> bool:
+    """True if the logs have the wrenches of all touching feet, and feet touch."""
+    return any(log.touching.any() for log in logs) and all(np.isfinite(log.wrench[log.touching]).all() for log in logs)
+
+
+def _require_a_scale(logs: Sequence[Log], robot: Robot, question: Question) -> None:
+    """Refuse to fit masses and the scales of drives if nothing in the logs is measured in newtons."""
+    if question.measured and any(not np.isfinite(log.wrench[log.touching]).all() for log in logs):
+        raise InputError(f"the forces on {robot.name}'s feet were not recorded; use --forces unknown")
+    known = question.mass is not None or (question.measured and weighed(logs))
+    if {"links", "scale"} <= question.parts and not known:
+        raise InputError(
+            "masses and scales of drives multiply each other, and no force is measured: weigh the robot and give "
+            "--mass KG, or fit one of both with --fit"
+        )
+
+
+def _split(log: Log) -> tuple[Log, Log]:
+    """Return the beginning of a log and its held-out end."""
+    cut = round((1.0 - HELD_OUT) * len(log.t))
+    return log.rows(slice(None, cut)), log.rows(slice(cut, None))
+
+
+def _shifted(log: Log, system: System, angle: Array) -> Log:
+    """Return the log with angles of joints above the recorded angles."""
+    step = np.zeros(system.n_velocities)
+    step[system.order[system.n_unactuated :]] = angle
+    return log._replace(q=np.array([pin.integrate(system.model, q, step) for q in log.q]))
+
+
+def _equations(logs: Sequence[Log], robot: Robot, system: System, question: Question) -> Blocks:
+    """Return the equations of all logs."""
+    each = [blocks(log, robot, system, measured=question.measured) for log in logs]
+    return Blocks(*(np.concatenate(arrays) for arrays in zip(*each, strict=True)))

@@ -1,0 +1,116 @@
+"""Logs for identification: states, torques and forces on feet, of a run or of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from idcontrol.errors import InputError
+from idcontrol.loop.record import working
+from idcontrol.record.recording import Run
+from idcontrol.robots import Robot
+from idcontrol.types import TOUCHING_N, Array, Booleans
+
+CLEAR_M = 0.01
+"""Gap below which a foot may touch the ground, where no force says so [m]."""
+SHORTEST_S = 0.5
+"""Shortest log [s]."""
+
+
+class Log(NamedTuple):
+    """A log of n ticks, of a robot with a actuated joints and k feet. State k is from before torque k.
+
+    Attributes:
+        name: Name for messages.
+        t: Times, shape (n,) [s].
+        q: Configurations, Pinocchio's layout, shape (n, nq).
+        v: Velocities, Pinocchio's layout, shape (n, nv).
+        tau: Torques of the drives until the next state, shape (n, a) [N m].
+        wrench: Force and moment of the ground on each foot until the next state, about the contact point of a point
+            foot or the origin of a sole's frame, world axes, shape (n, k, 6) [N, N m]; NaN where unknown.
+        touching: True if a foot may touch the ground, shape (n, k).
+    """
+
+    name: str
+    t: Array
+    q: Array
+    v: Array
+    tau: Array
+    wrench: Array
+    touching: Booleans
+
+    def rows(self, chosen: slice) -> Log:
+        """Return the ticks `chosen`."""
+        name, t, q, v, tau, wrench, touching = self
+        return Log(name, t[chosen], q[chosen], v[chosen], tau[chosen], wrench[chosen], touching[chosen])
+
+
+def log_of(run: Run, robot: Robot) -> Log:
+    """Return the log of a run of `robot`; of a loop, the ticks in which it works.
+
+    Raises:
+        InputError: The run lacks channels, does not fit the robot, or is too short.
+    """
+    arrays = dict(run.arrays)
+    if "mode" in arrays and "phase" in arrays:
+        rows = working(arrays)
+        arrays = {name: values[rows] for name, values in arrays.items()}
+    for name in ("q", "v"):
+        arrays[name] = arrays.get(f"{name}_sensed", arrays.get(name, np.zeros(0)))
+    applied = arrays.get("tau_applied")
+    if applied is not None and np.isfinite(applied).all():
+        # a state reports the torques of the period before it
+        arrays["tau"] = np.concatenate((applied[1:], arrays["tau"][-1:]))
+    return log_from(str(run.folder), arrays, robot)
+
+
+def log_from(name: str, arrays: Mapping[str, Array], robot: Robot) -> Log:
+    """Return the log in arrays ``t, q, v, tau``, and of a robot with feet ``force``, or ``gap`` or ``stance``.
+
+    Raises:
+        InputError: An array is missing, does not fit the robot, or the log is too short.
+    """
+    model, a, k = robot.system().model, robot.system().n_actuated, len(robot.patches)
+    t = arrays.get("t", np.zeros(0))
+    n = len(t)
+    for channel, shape in {"t": (n,), "q": (n, model.nq), "v": (n, model.nv), "tau": (n, a)}.items():
+        values = arrays.get(channel)
+        if values is None or values.shape != shape:
+            have = "no such channel" if values is None else f"shape {values.shape}"
+            raise InputError(f"{name}: {channel} of {robot.name} has shape {shape}, the log has {have}; log it")
+        if not np.isfinite(values).all():
+            raise InputError(f"{name}: {channel} is not finite everywhere; cut the log")
+    if n < 2 or t[-1] - t[0] < SHORTEST_S or not (np.diff(t) > 0.0).all():
+        raise InputError(f"{name}: times must rise over {SHORTEST_S} s or more; record a longer run")
+    wrench, touching = np.full((n, k, 6), np.nan), np.zeros((n, k), dtype=np.bool_)
+    force = arrays.get("force", np.full((n, k, 3), np.nan))
+    if k and force.shape != (n, k, 3):
+        raise InputError(f"{name}: force has shape {force.shape}, {robot.name} needs {(n, k, 3)}; log it for each foot")
+    if k:
+        points = len(robot.description.feet)
+        wrench[:, :, :3] = force
+        wrench[:, :points, 3:] = 0.0
+        wrench[:, points:, 3:] = arrays.get("moment", wrench[:, :, 3:])[:, points:]
+        if np.isfinite(force).all():
+            touching = np.linalg.norm(force, axis=2) > TOUCHING_N
+        elif "gap" in arrays or "stance" in arrays:
+            touching = (arrays.get("gap", np.inf * np.ones((n, k))) < CLEAR_M) | (arrays.get("stance", touching) > 0.0)
+        elif robot.description.base == "free-flyer":
+            raise InputError(f"{name}: nothing says which feet touch the ground; log force, gap or stance")
+    return Log(name, t, arrays["q"], arrays["v"], arrays["tau"], wrench, touching)
+
+
+def read_arrays(path: Path) -> dict[str, Array]:
+    """Return the arrays of an NPZ file.
+
+    Raises:
+        InputError: The file cannot be read, or holds something else than numbers.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: np.asarray(file[name], dtype=np.float64) for name in file.files}
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: no arrays of numbers ({error}); give an NPZ file with t, q, v and tau") from None

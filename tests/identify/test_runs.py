@@ -1,0 +1,85 @@
+"""A recorded trot tells encoder offsets, and the command writes a robot file that is fit to run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import idcontrol as idc
+from idcontrol import cli, robots
+from idcontrol.identify.identification import Question, identify
+from idcontrol.identify.logs import log_from, log_of
+from idcontrol.identify.offsets import offsets
+from idcontrol.record.recording import Run
+from tests.identify import synthetic
+
+
+@pytest.fixture(scope="module")
+def trot(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return idc.run("trot", duration=1.0, out=tmp_path_factory.mktemp("trot"))
+
+
+@pytest.mark.parametrize("slip_rad", [0.0, 0.02], ids=["without slip", "with slip"])
+def test_standing_feet_tell_encoder_offsets(slip_rad: float) -> None:
+    robot = robots.load("go1")
+    log, system = log_from("sway", synthetic.standing_log(robot, 4.0), robot), robot.system()
+    wrong = np.random.default_rng(0).choice([-0.03, 0.03], system.n_actuated)
+    q = log.q.copy()
+    q[:, system.joint_q] -= wrong
+    q[-200:, system.joint_q[0]] += slip_rad  # moves the first foot by some millimetres
+    result = offsets([log._replace(q=q)], robot, system)
+    assert result is not None
+    np.testing.assert_allclose(result.angle, wrong, rtol=0.03)
+    if slip_rad == 0.0:
+        assert (np.abs(result.angle - wrong) < 3.0 * result.spread).all()
+        assert result.after_m < 0.01 * result.before_m
+
+
+def test_torque_constants_of_a_run_come_from_its_measured_forces(trot: Run) -> None:
+    robot = robots.load("links")
+    log = log_of(trot, robot)
+    scale = np.random.default_rng(0).uniform(0.7, 1.3, log.tau.shape[1])
+    question = Question(frozenset({"scale"}), None, True)
+    result = identify([log._replace(tau=log.tau / scale)], robot, question)
+    np.testing.assert_allclose(result.fit.theta[-len(scale) :], scale, rtol=0.03)
+    sd = np.sqrt(np.diag(result.fit.covariance)[-len(scale) :])
+    assert (sd < 0.03).all()
+
+
+def test_the_command_writes_a_robot_file_that_is_fit_to_run(
+    trot: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "mine.toml"
+    asked = ["identify", str(trot.folder), "--fit", "offsets,scale,friction", "--out", str(file)]
+    assert cli.main([*asked, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert [row["joint"] for row in said["drives"]] == list(robots.load("links").system().actuated_names)
+    assert all(abs(row["scale"]["value"] - 1.0) < 0.03 for row in said["drives"])  # the plant has ideal drives
+    assert said["torque_after_nm"] < said["torque_before_nm"]
+    written = robots.load(file)
+    assert written.description.orders["identified"].torque_scale.keys() == set(written.system().actuated_names)
+    assert cli.main(["check", str(file)]) == 0
+    assert cli.main(["report", said["out"]]) == 0
+    capsys.readouterr()
+    assert cli.main(asked) == 2
+    assert "exists already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("asked", "line"),
+    [
+        (["--fit", "masses"], "the parts are offsets, links"),
+        (["--out", "mine.urdf"], "ends with .toml"),
+        (["--mass", "-3"], "a mass is positive"),
+        (["--robot", "arm"], "q of arm has shape"),
+    ],
+)
+def test_questions_without_sense_are_refused(
+    asked: list[str], line: str, trot: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["identify", str(trot.folder), *asked]) == 2
+    assert line in capsys.readouterr().err
