@@ -46,8 +46,8 @@ class Blocks(NamedTuple):
     Attributes:
         A: Coefficients, shape (n, m, p).
         b: Generalized forces of measured wrenches, shape (n, m) [N, N m].
-        U: Jacobian of unknown wrenches, and of unknown friction of resting joints, shape (n, m, u); zero columns for
-            feet in the air and for moving joints.
+        U: Jacobian of unknown parts of wrenches, and of joints with unknown torque or at rest, shape (n, m, u); zero
+            columns for all others.
     """
 
     A: Array
@@ -84,15 +84,8 @@ def mountings(robot: Robot, system: System) -> list[Mounting]:
     return places
 
 
-def blocks(log: Log, robot: Robot, system: System, *, measured: bool) -> Blocks:
-    """Return the equations of a log.
-
-    Args:
-        log: The log.
-        robot: Its feet.
-        system: Its bodies.
-        measured: True to use the wrenches of the log, False to treat the wrenches of touching feet as unknown.
-    """
+def blocks(log: Log, robot: Robot, system: System) -> Blocks:
+    """Return the equations of a log of `robot`, whose bodies are `system`."""
     model, places = system.model, mountings(robot, system)
     dof, m, a = system.order[system.n_unactuated :], system.n_velocities, system.n_actuated
     inertial = SIZE * (model.njoints - 1)
@@ -103,7 +96,9 @@ def blocks(log: Log, robot: Robot, system: System, *, measured: bool) -> Blocks:
     data, joints = model.createData(), np.arange(a)
     ends = np.cumsum([place.size for place in places]).tolist()
     for n, (first, last) in enumerate(chosen):
-        touched = log.touching[first:last].any(axis=0)
+        touched, span = log.touching[first:last].any(axis=0), slice(first, last)
+        known = np.isfinite(log.tau[span]).all(axis=0)
+        measured = ~np.isnan(log.wrench[span].sum(axis=0))
         share = np.hanning(last - first + 2)[1:-1]
         for k, part in zip(range(first, last), share / share.sum(), strict=True):
             acceleration = _acceleration(system, log, k)
@@ -114,17 +109,16 @@ def blocks(log: Log, robot: Robot, system: System, *, measured: bool) -> Blocks:
             A[n, :, :inertial] += part * Y
             speed = v[dof]
             sign = np.clip(speed / STICK_RAD_S, -1.0, 1.0)
-            for i, column in enumerate((acceleration[dof], speed, sign, -log.tau[k])):
+            for i, column in enumerate((acceleration[dof], speed, sign, np.where(known, -log.tau[k], 0.0))):
                 A[n, dof, inertial + i * a + joints] += part * column
-            U[n, dof, width + joints] += part * (np.abs(speed) < REST_RAD_S)
+            U[n, dof, width + joints] += part * (~known | (np.abs(speed) < REST_RAD_S))
             if touched.any():
                 pin.computeJointJacobians(model, data, q)
             for foot in np.flatnonzero(touched):
                 J = part * _jacobian(model, data, places[foot])
-                if measured:
-                    b[n] += J.T @ log.wrench[k, foot, : places[foot].size]
-                else:
-                    U[n, :, ends[foot] - places[foot].size : ends[foot]] += J.T
+                use = measured[foot, : len(J)]
+                b[n] += J[use].T @ log.wrench[k, foot, : len(J)][use]
+                U[n, :, ends[foot] - len(J) : ends[foot]] += np.where(use, 0.0, J.T)
     U[:, :, width:] = np.where(U[:, :, width:] > 0.5, 1.0, 0.0)
     return Blocks(A, b, U)
 

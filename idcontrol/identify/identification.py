@@ -69,13 +69,15 @@ def identify(logs: Sequence[Log], robot: Robot, question: Question) -> Identifie
     """
     system = robot.system()
     _require_a_scale(logs, robot, question)
+    if not question.measured:
+        logs = [log._replace(wrench=np.full_like(log.wrench, np.nan)) for log in logs]
     seen, unseen = zip(*(_split(log) for log in logs), strict=True)
     shift = offsets(seen, robot, system) if "offsets" in question.parts and system.floats else None
     angle = np.zeros(system.n_actuated) if shift is None else shift.angle
     prior = prior_of(system, _nominal(robot, system), question.parts, question.mass)
-    result = fit(_equations([_shifted(log, system, angle) for log in seen], robot, system, question), prior, system)
+    result = fit(_equations([_shifted(log, system, angle) for log in seen], robot, system), prior, system)
     before, after = (
-        (result.sigma * misfits(_equations(judges, robot, system, question), result.sigma, theta))[:, system.order]
+        (result.sigma * misfits(_equations(judges, robot, system), result.sigma, theta))[:, system.order]
         for judges, theta in (
             (unseen, prior.parameters(prior.start)[0]),
             ([_shifted(log, system, angle) for log in unseen], result.theta),
@@ -93,13 +95,18 @@ def _nominal(robot: Robot, system: System) -> Actuators:
 
 
 def weighed(logs: Sequence[Log]) -> bool:
-    """True if the logs have the wrenches of all touching feet, and feet touch."""
-    return any(log.touching.any() for log in logs) and all(np.isfinite(log.wrench[log.touching]).all() for log in logs)
+    """True if the logs have the vertical forces of all touching feet, and feet touch."""
+    return any(log.touching.any() for log in logs) and all(map(_measured, logs))
+
+
+def _measured(log: Log) -> bool:
+    """True if the vertical force is known wherever a foot touches the ground."""
+    return bool(np.isfinite(log.wrench[log.touching][:, 2]).all())
 
 
 def _require_a_scale(logs: Sequence[Log], robot: Robot, question: Question) -> None:
     """Refuse to fit masses and the scales of drives if nothing in the logs is measured in newtons."""
-    if question.measured and any(not np.isfinite(log.wrench[log.touching]).all() for log in logs):
+    if question.measured and not all(map(_measured, logs)):
         raise InputError(f"the forces on {robot.name}'s feet were not recorded; use --forces unknown")
     known = question.mass is not None or (question.measured and weighed(logs))
     if {"links", "scale"} <= question.parts and not known:
@@ -122,7 +129,7 @@ def _shifted(log: Log, system: System, angle: Array) -> Log:
     return log._replace(q=np.array([pin.integrate(system.model, q, step) for q in log.q]))
 
 
-def _equations(logs: Sequence[Log], robot: Robot, system: System, question: Question) -> Blocks:
+def _equations(logs: Sequence[Log], robot: Robot, system: System) -> Blocks:
     """Return the equations of all logs."""
-    each = [blocks(log, robot, system, measured=question.measured) for log in logs]
+    each = [blocks(log, robot, system) for log in logs]
     return Blocks(*(np.concatenate(arrays) for arrays in zip(*each, strict=True)))

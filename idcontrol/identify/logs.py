@@ -28,7 +28,7 @@ class Log(NamedTuple):
         t: Times, shape (n,) [s].
         q: Configurations, Pinocchio's layout, shape (n, nq).
         v: Velocities, Pinocchio's layout, shape (n, nv).
-        tau: Torques of the drives until the next state, shape (n, a) [N m].
+        tau: Torques of the drives until the next state, shape (n, a) [N m]; NaN where unknown.
         wrench: Force and moment of the ground on each foot until the next state, about the contact point of a point
             foot or the origin of a sole's frame, world axes, shape (n, k, 6) [N, N m]; NaN where unknown.
         touching: True if a foot may touch the ground, shape (n, k).
