@@ -29,7 +29,7 @@ def test_a_peer_is_not_listed_among_our_controllers():
 @pytest.mark.parametrize(
     ("moves", "line"),
     [
-        ([], "takes whole-body tasks"),
+        ([], "needs whole-body tasks"),
         ([tasks.Momentum()], "no counterpart of the task Momentum"),
         ([tasks.CoM(strict=True)], "one finite weight"),
         ([tasks.CoM(weight=[1.0, 1.0, 2.0])], "one finite weight"),
