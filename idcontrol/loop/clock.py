@@ -74,7 +74,10 @@ class WallClock:
     """
 
     def __init__(self, *, awake: int = SPIN_NS) -> None:
-        """Spin for `awake` [ns] before a deadline, but at most for half of the wait: other processes need the CPU."""
+        """Spin for `awake` [ns] before a deadline, but at most for half of the wait: other processes need the CPU.
+
+        The last `SPIN_NS` are always spun.
+        """
         self._awake = awake
         self.utc_ns: int | None = time.time_ns() - time.monotonic_ns()
         self.beforehand: Callable[[int], object] = lambda deadline: None

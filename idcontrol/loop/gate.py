@@ -94,7 +94,7 @@ def let_through(bound: Bound, drives: bool, share: float, dt: float) -> int:  # 
 
     The `share` scales torques and gains. The rate limit applies to the torque change between the last and the new
     command at the measured state. The bound on gains limits the drives' reaction to motion. To reduce a torque, the
-    gate changes its feed-forward part.
+    gate changes its feed-forward part; if that would exceed the torque limit, it also reduces the gains.
     """
     gate: Gate = bound.borrowed
     joints, sent, tau = gate.joints, gate.sent, gate.tau

@@ -93,7 +93,7 @@ class ViewJob(msgspec.Struct, frozen=True, kw_only=True):
 def encode(job: msgspec.Struct) -> bytes:
     """Return a job as one line of JSON.
 
-    Infinite values are allowed, because friction may be infinite; msgspec's encoder would refuse them.
+    Infinite values are allowed, because friction may be infinite; msgspec's encoder would write null instead.
     """
     return json.dumps(msgspec.to_builtins(job)).encode() + b"\n"
 

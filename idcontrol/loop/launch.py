@@ -134,7 +134,10 @@ def run(
 
     Raises:
         InputError: A setting, the machine or the recorder cannot be used; nothing has moved.
+        Diverged: The simulated machine of the rehearsal left all bounds; nothing has moved.
         Interrupted: A signal requested the end before anything moved.
+        OSError: The recorder found the disk full.
+        RuntimeError: An error came after the first tick, or the recorder failed; the machine may have moved.
     """
     _check(settings, viewer)
     with Stop() as stop, np.errstate(all="ignore"):  # values that are not finite are a fault of the tick
@@ -490,7 +493,10 @@ class _Work:
         return f"no datagram comes from {peer}; is the machine switched on, and its address right?"
 
     def _recognise(self, loop: ControlLoop) -> None:
-        """Refuse a machine that sends the number of a different order of joints, or of a different model."""
+        """Refuse a machine that sends the number of a different order of joints, or of a different model.
+
+        Also refuse a floating machine without a base position, unless the loop estimates the base.
+        """
         newest, translated, session = loop.endpoint.newest, self.parts.translation, self.session
         assert newest is not None
         expected = self.wire if translated is None else replace(self.wire, joints=translated.joints)

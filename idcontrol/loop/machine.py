@@ -1,10 +1,11 @@
 """The machine's side of the conversation: a plant that behaves like the electronics of a robot.
 
 The machine is held still (a robot on its stand, its brakes closed) until the loop runs for the first time. It applies
-the newest command until a newer command comes, and sends its state in every tick. When commands stop, it brakes its
-joints until they rest; until then, drives hold the positions of the last impedance command. Simulated time stands still
-while the process is not running, so CPU time taken by other processes does not disturb the controller. The machine
-stops if the plant leaves all bounds (`Format.state_range`), e.g. under an unstable controller: braking would not help.
+the newest command until a newer command comes, and sends its state in every tick. While it tolerates a silence, its
+drives hold the positions of the last impedance command; then it brakes its joints until they rest. Simulated time
+stands still while the process is not running, so CPU time taken by other processes does not disturb the controller. The
+machine stops if the plant leaves all bounds (`Format.state_range`), e.g. under an unstable controller: braking would
+not help.
 """
 
 from __future__ import annotations

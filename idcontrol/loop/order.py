@@ -46,7 +46,8 @@ def translation(order: MachineOrder, system: System, feet: tuple[str, ...], wire
     """Return the maps for a machine with the order `order`.
 
     Raises:
-        InputError: The order does not name each joint and each foot once, or it names a continuous joint.
+        InputError: The robot has a continuous joint; or the order does not name each joint and each foot once, or turns
+            or offsets an unknown joint.
     """
     names = system.actuated_names
     if system.joint_circle.any():

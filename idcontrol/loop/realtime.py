@@ -47,7 +47,8 @@ class Granted(msgspec.Struct, frozen=True, kw_only=True):
         scheduler: ``"SCHED_FIFO"`` or ``"SCHED_OTHER"``.
         priority: Priority under SCHED_FIFO; 0 under another scheduler.
         cpu: CPU to which the process is bound; None if the process may move.
-        memory_locked: True if all memory of the process stays in RAM.
+        memory_locked: True if the memory of the process stays in RAM; under a limit on locked memory, only the memory
+            that was allocated before.
         cpu_awake: True if idle CPUs stay awake during the loop.
         gc_frozen: True if the garbage collector ignores all earlier objects.
         threads: Threads of the process; more than one means that BLAS has started threads.

@@ -83,13 +83,14 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         ended: ``"duration"``, ``"signal"`` or ``"fault"``.
-        faults: Faults that ended the loop (`idcontrol.loop.safety.Fault`); 0 if the loop ended without a fault or never
-            started.
+        faults: Faults that ended the loop or prevented its start (`idcontrol.loop.safety.Fault`); 0 without such a
+            fault.
         overruns: Ticks that took longer than their period.
         missed: Ticks that were skipped.
         realtime: Privileges that the operating system granted (`idcontrol.loop.realtime.Granted`).
         signal: Number of the signal that ended the loop; null without a signal.
-        error: Traceback of the error that planner or controller raised; "" without an error.
+        error: `Counts.error`: one line about the error of planner or controller, or about the pose from which the
+            machine cannot start; "" without an error.
         memory_mb: Memory of the loop's process before its first tick and after its last tick; null for an in-process
             loop.
         steal_s: CPU time that a hypervisor took from the computer during the loop; null for an in-process loop.
@@ -296,9 +297,9 @@ class Scribe:
         return estimate(truth["q"][row], truth["v"][row], seen)
 
     def _end_speed(self, recorded: Mapping[str, Array]) -> float | None:
-        """Return the largest speed of the base after the last torque of the drives.
+        """Return the largest speed of the base from the first tick that brakes or has stopped [m/s].
 
-        The speed is None if no such tick is recorded.
+        The speed is None if no such tick is recorded, or if the base is fixed.
         """
         ends = recorded["mode"] >= Mode.DAMPED
         if not (self._session.system.floats and ends.any()):

@@ -7,11 +7,12 @@
                       │                               damp              │
                       └──────────recover──────────── damped ────rest────┘     (stop leads there from anywhere)
 
-The mode *damped* is only for faults. A normal end has the signal *done*: the body lies on the ground. A damped machine
-may be recovered once it rests and has no fault; it must then be armed again. The faults of a tick are a set of `Fault`.
-For each fault the `Policy` defines how many ticks in a row are tolerated, and the reaction to one more tick; during
-tolerated ticks the last admissible torque holds. Loop and machine run the same state machine and detect different
-faults. A machine is never in the mode *armed*, because it follows its loop.
+The mode *damped* is for faults, and for the end of a machine that cannot lie down. The normal end of all other machines
+has the signal *done*: the body lies on the ground. A damped machine may be recovered once it rests and has no fault; it
+must then be armed again. The faults of a tick are a set of `Fault`. For each fault the `Policy` defines how many ticks
+in a row are tolerated, and the reaction to one more tick; in a tolerated tick without a new torque the last admissible
+torque holds. Loop and machine run the same state machine and detect different faults. A machine is never in the mode
+*armed*, because it follows its loop.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Mode(enum.IntEnum):
     IDLE = 0
     """No datagram from the other side has come; no torque."""
     READY = 1
-    """Datagrams come; the machine is held, and no command is sent."""
+    """Datagrams come; the machine is held, and commands have no torque."""
     RUNNING = 2
     """The torques of the controller are applied."""
     DAMPED = 3
@@ -242,7 +243,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         tracking: Largest distance of a joint from its reference [rad or m].
         cut_s: Longest time for which the gate may cut torques in every tick.
         torque_share: Largest difference between a sent and an applied torque, as a share of the torque limit. A joint
-            may not stand still while its torque changes by more.
+            may not stand still while its torque changes by more and its reference by more than `frozen`.
         stop_button: Button of the machine's joystick that requests the end: the robot comes to rest and lies down.
         hot_c: Highest temperature of a drive [°C].
         voltage_v: Lowest and highest supply voltage; robots differ, so the default accepts any voltage.

@@ -1,4 +1,4 @@
-"""Signals that end a loop: immediately if nothing moves, with damping if torques may flow."""
+"""Signals that end a loop: immediately if nothing moves; otherwise the machine first comes to rest."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Stop:
 
     Attributes:
         asked: Number of the signal; 0 before a signal.
-        moving: True if the machine may move, so that the end must be damped.
+        moving: True if the machine may move, so that it must first come to rest.
         on_alarm: Called at SIGALRM; it may raise.
     """
 

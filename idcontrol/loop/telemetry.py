@@ -54,7 +54,7 @@ def channels(wire: Format, notes: int) -> dict[str, tuple[int, ...]]:
 
     `sent` has the rows of the command (`SENT`). If the base is estimated, `q` and `v` are the estimate, and `q_machine`
     and `v_machine` what the machine sent. Channels from ``q_des`` on are set only in ticks that call planner and
-    controller.
+    controller; ``q_des`` and ``v_des`` also on the path between lying and standing.
     """
     joints, feet = (len(wire.torque_limit),), (wire.n_feet, 3)
     return {
@@ -140,7 +140,7 @@ class Telemetry:
         self._mark = now
 
     def record(self, reference: Reference, command: Command) -> None:
-        """Write the results of planner and controller; forces that the controller does not predict are NaN.
+        """Write the results of planner and controller; forces are NaN if the controller predicts none.
 
         Raises:
             ValueError: An array of the reference has a different shape than its channel.

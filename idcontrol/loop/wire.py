@@ -21,11 +21,10 @@ After the head, there are `count` float64 values. The values of a command are, w
     q (a), v (a)    positions and velocities that the drives hold [rad, rad/s]
     kp (a), kd (a)  gains of the drives [N m/rad, N m s/rad]
 
-Gains are not negative, and at most the torque limit divided by `STIFFEST_RAD` (kp) or `STIFFEST_RAD_S` (kd). Commands
-apply in mode
-2: drives compute ``tau + kp (q - q_measured) + kd (v - v_measured)`` at 10 kHz or more, within the
-torque limits; with zero gains only the torque remains. In mode 3 the machine brakes its joints by itself, in all other
-modes it applies no torque. The values of a state are::
+Gains are not negative, and at most the torque limit divided by `STIFFEST_RAD` (kp) or `STIFFEST_RAD_S` (kd), and at
+most `LARGEST_GAIN`. Commands apply in mode 2: drives compute ``tau + kp (q - q_measured) + kd (v - v_measured)`` at 10
+kHz or more, within the torque limits; with zero gains only the torque remains. In mode 3 the machine brakes its joints
+by itself, in all other modes it applies no torque. The values of a state are::
 
     t               time of the machine [s]
     q (nq), v (nv)  configuration and velocity in Pinocchio's layout (`idcontrol.types.State`)
@@ -97,7 +96,7 @@ STIFFEST_RAD, STIFFEST_RAD_S = 0.01, 0.5
 """Position and velocity errors at which the largest gains of a drive command its full torque [rad, rad/s]. Larger gains
 would turn the noise of encoders into large torques."""
 LARGEST_GAIN = 1e6
-"""Largest gain of a drive without a torque limit [N m/rad, N m s/rad]."""
+"""Largest gain of a drive with a large torque limit, or without one [N m/rad, N m s/rad]."""
 
 AXES = 4
 """Number of joystick axes in a state."""
@@ -234,7 +233,7 @@ class Inbox:
         self.dropped: Array = np.zeros(len(Drop))
 
     def accept(self, data: bytes) -> Datagram | None:
-        """Return a datagram if it is intact, new and from the right sender; otherwise count it and return None."""
+        """Return an intact, new datagram in range from the right sender; count any other datagram and return None."""
         judged = self._judge(data)
         if isinstance(judged, Drop):
             self.dropped[judged] += 1

@@ -15,7 +15,7 @@ from idcontrol.types import Array
 SENT = 256
 """Number of remembered sending times; the age of an echo follows from them."""
 TAKEN = 64
-"""Largest number of datagrams read in one tick; it limits the time that a flood of datagrams can take."""
+"""Largest number of datagrams that `Endpoint.poll` reads; it limits the time that a flood of datagrams can take."""
 FAREWELL = 20
 """Number of ticks in which a stopped side announces its stop: single datagrams may be lost."""
 
@@ -100,6 +100,8 @@ class Endpoint:
 
     def age(self, now: int) -> int:
         """Return an upper bound of the age of the newest datagram [ns], from its silence and the age of its echo.
+
+        Before the first echo it is the silence alone.
 
         The echo bounds the age without comparing two clocks: the other side can send the echo of a datagram only after
         receiving it.
