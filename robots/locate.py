@@ -39,8 +39,8 @@ def robot_file(name_or_path: str | Path) -> Path:
     """Return the robot file of a name, or of a path to the file, its folder, or a URDF next to it.
 
     Raises:
-        UnknownName: `name_or_path` is neither a known robot nor an existing path.
-        InputError: The path exists but has no robot file.
+        UnknownName: `name_or_path` is a plain name, but not of a known robot.
+        InputError: `name_or_path` is a path that does not exist or leads to no robot file.
     """
     text = str(name_or_path)
     if text in names():

@@ -218,7 +218,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         name: Name of the robot.
         summary: One line that describes it.
         urdf: Path relative to the robot file, or ``package:DISTRIBUTION/path`` inside an installed Python distribution.
-        base: True if the root link floats.
+        base: ``free-flyer`` if the root link floats, ``fixed`` if it is fixed to the world.
         home: The standing pose.
         lying: Lying pose before the robot stands up; None if it cannot lie.
         feet: Feet or fingertips: contact spheres, in the order of results.

@@ -127,7 +127,7 @@ def first_command(name: str, *, acceleration: Array | None = None, limit: float 
 def chain(links: int) -> System:
     """Return a chain that hangs from the world.
 
-    Its links of 0.2 m and 0.3 kg have passive hinges about y and x alternately.
+    Its links of 0.2 m and 0.3 kg have hinges about y and x alternately.
     """
     model = pin.Model()
     parent, place = 0, pin.SE3(np.eye(3), np.array([0.0, 0.0, 1.0]))

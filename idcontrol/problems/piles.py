@@ -50,7 +50,7 @@ def random_pile(rng: np.random.Generator, bodies: int, contacts: int, sliding: i
     Args:
         rng: Source of randomness.
         bodies: Number of bodies; each is held by at least one contact.
-        contacts: Number of contacts, at least `bodies` and `sliding`.
+        contacts: Number of contacts, at least `bodies`, and at least `bodies` + `sliding` - 1.
         sliding: Number of contacts with the world that slide, because the surface moves; all other contacts roll or
             rest.
         lightest: Smallest mass [kg].
@@ -183,7 +183,7 @@ def _inertia(rng: np.random.Generator, mass: float) -> Array:
 def _pairs(rng: np.random.Generator, bodies: int, contacts: int, sliding: int) -> Integers:
     """Pair the bodies: the first rests on the world, each later body on an earlier body.
 
-    The remaining pairs are random.
+    The remaining pairs are random, but at least `sliding` pairs are with the world.
     """
     pairs = [(0, WORLD)] + [(body, int(rng.integers(body))) for body in range(1, bodies)]
     while len(pairs) < contacts:

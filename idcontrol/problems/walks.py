@@ -229,7 +229,7 @@ def problems(walk: RecordedWalk, contacts: int | None = None) -> list[WalkStep]:
 
 
 def repeated(moment: WalkStep, contacts: int) -> WalkStep:
-    """Return a control step with `contacts` copied contacts, without memory of the last step and load ramps."""
+    """Return a control step with `contacts` copied contacts without load ramps; no rows are active."""
     problem = copied(moment.problem, contacts)
     mu = problem.contacts.mu
     cones = moment.step.cones._replace(mu=mu, held=np.isinf(mu), weight=np.zeros(contacts))

@@ -50,7 +50,10 @@ class Drawing:
 
 
 class Plots:
-    """The plots of a recorded walk; each takes a `window` of times [s], and joints or feet by name."""
+    """The plots of a recorded walk, each over a `window` of times [s].
+
+    They raise an InputError if no row is in the window, or if a given joint or foot has no curve.
+    """
 
     def __init__(self, arrays: Mapping[str, Array], layout: Layout | None, where: str) -> None:
         """Plot the arrays of a walk, recorded in the folder `where`.

@@ -67,7 +67,8 @@ def export(run: Run, path: Path) -> int:
         path: The file, which must not exist.
 
     Raises:
-        InputError: The run has no channel ``t``, the file exists or cannot be made, or the package mcap is missing.
+        InputError: The run has no channel ``t`` or an unusable date, the file exists or cannot be made, or the package
+            mcap is missing.
     """
     try:
         from mcap.writer import Writer

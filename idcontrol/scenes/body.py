@@ -188,7 +188,8 @@ class Body:
     def land(self, foot: int, place: Any) -> None:
         """Let a foot stand at its present position from now on.
 
-        Its task holds the foot until all corners carry load; without this task the posture task would pull the leg.
+        Its task holds the foot for `LANDED_S`, until all corners carry load; without it the posture task would pull
+        the leg.
         """
         self.stance[foot], self._since[foot] = True, -self._h
         still = np.zeros(3 if self.feet[foot].kind == "position" else 6)

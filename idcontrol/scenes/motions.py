@@ -140,7 +140,8 @@ class Walk:
             lower_m: Distance by which the centre of mass is lowered in this time [m].
 
         Raises:
-            UnknownName: `walk.first` is not a foot of the robot.
+            UnknownName: A foot in `walk.first` or `walk.together` is not a foot of the robot.
+            InputError: `walk.together` names a foot twice, or all feet in one group.
         """
         self._body, self._walk, self._home = body, walk, body.places(body.home.q)
         self._feet, self._groups = self._centres(self._home), body.groups(walk)

@@ -69,7 +69,8 @@ class WalkSession:
         patch: Foot of each contact; None if each contact is a foot.
         notes: `NOTES`.
         orders: Orders of joints of the robot file.
-        lying: State of a robot that lies at the start; None without a lying pose, or if the ground is not a plane.
+        lying: State of a robot that lies at the start; None without a lying pose, or if the ground is not a plane or
+            its normals have errors.
     """
 
     notes = NOTES

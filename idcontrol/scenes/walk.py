@@ -232,7 +232,7 @@ START_PASSES = 5
 """Newton iterations that put the feet on the ground at the start; after three only rounding errors remain."""
 
 GROUND_STREAM, SENSING_STREAM = 1, 2
-"""Numbers that extend the seed for ground and for sensors; the random start uses the seed alone."""
+"""Numbers that extend the seed for ground and sensing; the random start and `WalkConfig.noise` use the seed alone."""
 
 MODEL, MODEL_STEP_S = "coulomb-lcp", 1e-3
 """The plant that predicts the state after a known delay, and its longest step [s]; it runs in every period."""

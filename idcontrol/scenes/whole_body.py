@@ -73,7 +73,7 @@ class WholeBodyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         plant: Name; see ``idcontrol list plants``.
         robot: Name or path of the file of a robot on feet or soles.
         mu: Friction of the ground.
-        duration_s: Length of the run; null ends the run with the walk.
+        duration_s: Length of the run; null for the length of the walk, or 6 s without steps.
         rate_hz: Rate of the control loop.
         sway: Motion of the centre of mass while all feet stand.
         reach: Motion of a hand while all feet stand.
