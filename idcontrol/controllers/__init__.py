@@ -149,7 +149,7 @@ def make(
         **unknown: Must be empty: any other argument raises an error that suggests the nearest name.
 
     Raises:
-        UnknownName: The controller or the argument does not exist.
+        UnknownName: The controller, the argument, or the frame of a task does not exist.
         InputError: The robot, `mu`, `rate_hz` or `tasks` is unusable.
     """
     for argument in unknown:  # `mu` has a default so that a misspelt name is reported before a missing one

@@ -23,7 +23,7 @@ SINGLE: Final[tuple[tuple[str, tuple[type, ...], str], ...]] = (
     ("solved_by", (str, type(None)), "a word or None"),
     ("predicted", (ContactForces, type(None)), "ContactForces or None"),
 )
-"""The other fields, their types, and a description of each type for messages."""
+"""Other fields, their types, and a description of each type for messages."""
 
 
 def check_command(command: Command, controller: Controller, state: State, joints: int, feet: float = math.inf) -> None:

@@ -27,7 +27,7 @@ from idcontrol.kernels.linked import late, linked
 from idcontrol.types import Array
 
 MOST_FEET: Final = 16
-"""Largest number of feet whose slip is observed."""
+"""Largest number of feet whose slip is observed; while a further foot is a candidate contact, nothing is estimated."""
 SLIDES_M_S: Final = 0.03
 """Slip above which a foot counts as sliding [m/s]. Both its present slip and its average over `FADES_S` must exceed
 this speed; feet that creep on soft ground are slower."""
@@ -155,7 +155,7 @@ def _fade(memory: Friction, kept: float) -> None:
 @late(lambda *_: types.none)
 @njit(cache=True, inner=True, error_model="numpy")
 def _add_impulses(machine: Machine, contacts: ContactArrays, dt: float, sliding: int, memory: Friction) -> None:
-    """Add the ground's impulses in the last `dt` [s] on the feet in the bit set `sliding` to ``memory.impulse``."""
+    """Add the impulses on the feet in the bit set `sliding` in the last `dt` [s] to the memory; update its balance."""
     terms, v, tau = machine.terms, machine.inputs.v, machine.result.tau
     m, u, n = terms.M.shape[0], terms.free.shape[0], contacts.identity.shape[0]
     pull = np.empty(m)

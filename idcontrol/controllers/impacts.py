@@ -24,8 +24,8 @@ from idcontrol.models.forward import Attempt, ForwardProblem, whiten_forward
 from idcontrol.types import Array, Integers
 
 Predicted: TypeAlias = tuple[bool, Integers, Array, Array]
-"""Result of `predict`: True if the model solved the problem, the contacts' identities, their forces [N] and normals in
-world axes."""
+"""Result of `predict`: True if the model solved the problem with finite forces, the contacts' identities, their forces
+[N] and normals in world axes."""
 
 _RETURNS: Final = types.Tuple((types.boolean, types.int64, types.float64))
 _ask: Any = calls(_RETURNS)

@@ -61,7 +61,7 @@ class Impedance:
         self._controller.reset()
 
     def __call__(self, state: State, reference: Reference) -> Command:
-        """Return the command for the period that begins at `state.t`; it has no gains if the controller has failed."""
+        """Return the command for the period that begins at `state.t`, with zero gains if the controller has failed."""
         command, h = self._controller(state, reference), self._h
         check_command(command, self._controller, state, self._kp.size)
         if command.status is Status.FAILED:  # the controller may have rejected this reference

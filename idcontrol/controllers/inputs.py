@@ -69,7 +69,8 @@ class Intake:
     """Checks states and references, and copies them into the arrays that kernels read.
 
     Attributes:
-        inputs: The last accepted state and reference. New arrays are allocated if the number of feet changes.
+        inputs: State and reference of the last `take`; after a rejection, possibly a part of them. New arrays are
+            allocated if the number of feet changes.
         room: The same arrays, as the bound argument of `copy_inputs`.
     """
 
@@ -126,7 +127,7 @@ class Intake:
         self.room = bind((self.inputs, system.unit, patch, feet))
 
     def _fault(self, arrays: Inputs) -> str:
-        """Return the first mistake in plain arrays; "" if there is none."""
+        """Return the first mistake in plain arrays that `copy_inputs` has rejected."""
         misfit = self._system.misfit(arrays.q, arrays.v)
         if misfit:
             return misfit
@@ -198,7 +199,8 @@ def _converted(arrays: tuple[Any, ...]) -> tuple[Any, ...]:
     """Convert each value to a new contiguous array of the type in `Inputs`.
 
     Raises:
-        ValueError: A value is not a vector of real numbers, or has masked entries; the text names it.
+        ValueError: A value is not a vector of real numbers, has masked entries, or is a stance with NaN; the text names
+            it.
     """
     plain: list[Any] = []
     for name, value in zip(NAMES, arrays, strict=True):

@@ -11,7 +11,7 @@ Demands are relaxed in this order:
 3. Prediction: the last torque is repeated.
 
 Torque limits and friction cones are never relaxed. The torque-rate limit takes priority over tracking for at most
-`MOST_RELEASES` periods. The torque limit of a joint, which falls with its speed, takes priority over the rate.
+`step.MOST_RELEASES` periods. The torque limit of a joint, which falls with its speed, takes priority over the rate.
 `Command.dropped` lists the relaxed demands, including the rate.
 """
 
@@ -77,7 +77,7 @@ from idcontrol.tasks.rows import Placement
 from idcontrol.types import Array, Command, ContactForces, Integers, Reference, State, Status
 
 FEET = 16
-"""Initial capacity of the result, in contact forces."""
+"""Least initial capacity of the result, in contact forces."""
 
 
 class InverseDynamics:
@@ -116,6 +116,7 @@ class InverseDynamics:
 
         Raises:
             InputError: A task is unusable.
+            UnknownName: The frame of a task does not exist.
         """
         if scheme.after is None and any(isinstance(task, Force) for task in tasks):
             raise InputError(f"{scheme.name} shares no forces, so it takes no Force task; take id-coulomb-qp")
@@ -176,7 +177,7 @@ class InverseDynamics:
         return *state, *self._friction, *self._load
 
     def reset(self) -> None:
-        """Forget the last step."""
+        """Forget all earlier steps, and the estimates of friction and load."""
         self._machine.memory.used[0] = 0
         self._machine.result.tau[:] = np.nan
         self._machine.releases[:] = 0

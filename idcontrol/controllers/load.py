@@ -6,9 +6,9 @@ unexplained force updates the load w,
     w ← w + Δt/T ((M (v - v_last)/Δt + c - Jᵀf_last)_base - w),
 
 and the next step adds w, reduced by the dead band `UNMODELLED`, to the forces on the base. This is the observer of
-external forces of De Luca, Albu-Schäffer, Haddadin and Hirzinger (2006) on the linear rows of the base; it integrates
-the momentum instead of differentiating. With the load estimate, a robot does not sag under a payload, and its predicted
-foot forces include the payload.
+external forces of De Luca, Albu-Schäffer, Haddadin and Hirzinger (2006) on the linear rows of the base. Their observer
+integrates the momentum; this one takes differences of velocities. With the load estimate, a robot does not sag under a
+payload, and its predicted foot forces include the payload.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def _metric(M: Array, u: int, C: Array, begin: Integers) -> bool:
     """Factor M_qq = C Cᵀ; write C and each row's first nonzero column; return False if M_qq is not positive definite.
 
     Legs that meet only in the base form separate blocks of M_qq and C, so the entries of a row before column `begin`
-    are zero. The diagonal of C is stored as its reciprocal.
+    are zero, and are not written. The diagonal of C is stored as its reciprocal.
     """
     a = C.shape[0]
     for i in range(a):
@@ -62,7 +62,7 @@ def projection_kernel(M: Array, J: Array, d: Array, b: Array, arena: Arena) -> A
     C, begin = matrix(arena, a, a), indices(arena, a)
     if not _metric(M, u, C, begin):
         return out
-    # [J_b, J_q C⁻ᵀ, d - J_q b], transposed: in this layout no row depends on the previous one
+    # [J_b, J_q C⁻ᵀ, d - J_q b], transposed: in this layout the contact rows, now columns, do not wait for each other
     G, squares = matrix(arena, m + 1, rows), zeros(arena, rows)
     for r in range(rows):
         for i in range(m):

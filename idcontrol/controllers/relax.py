@@ -1,9 +1,9 @@
 """Python fallback for steps that a compiled scheme does not solve; it relaxes demands if necessary.
 
-First the scheme's contact model runs in Python, which supports infinite friction, restarts and regularization. In
-schemes without slip, the next step relaxes tracking or lets contacts slip (`without_slip`). Last, all motors become
-stiff velocity servos (`servo`), a problem that always has a solution. Friction cones and torque limits are never
-relaxed.
+First the scheme's contact model runs in Python, which supports infinite friction, restarts and regularization; compiled
+schemes without slip skip this stage. In schemes without slip, the next stage relaxes tracking or lets contacts slip
+(`without_slip`). Last, all motors become stiff velocity servos (`servo`), a problem that always has a solution.
+Friction cones and torque limits are never relaxed.
 """
 
 from __future__ import annotations

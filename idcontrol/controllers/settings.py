@@ -58,7 +58,7 @@ class InverseSettings:
             Zapolsky & Drumwright 2017 (eqs. 69 and 97; math.md, section 7.2).
 
     Raises:
-        InputError: The settings contradict each other, or a time is negative.
+        InputError: `ramp_s` is negative, or `rate_limit_nm_s` is not positive.
     """
 
     contact_margin_m: float = 0.05

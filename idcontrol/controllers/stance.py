@@ -88,9 +88,9 @@ def land_corners(
 ) -> None:
     """Clear the marks of lifted corners that have landed, once in a control step, before its problem is assembled.
 
-    A corner has landed if it is as low as the lowest corner of its sole, or will be at the end of this period. A corner
-    that rests for `LANDED_PERIODS` while seeming higher has landed, too: the estimated tilt of the sole must be wrong.
-    The marks of a foot that is planned to swing are cleared.
+    A corner has landed if it is as low as the lowest corner of its sole or as the ground, or will be at the end of this
+    period. A corner that rests for `LANDED_PERIODS` while seeming higher has landed, too: the estimated tilt of the
+    sole must be wrong. The marks of a foot that is planned to swing are cleared.
 
     Args:
         lifted: Marks of all corners, updated.

@@ -229,7 +229,7 @@ class Machine(NamedTuple):
         memory: The contacts of the last step, and their active rows.
         inputs: State and reference of this step.
         result: The step's result.
-        releases: Number of periods with released joints, shape (1,).
+        releases: Count of periods with released joints minus calm periods (`count_released`), shape (1,).
         tasks: Whole-body tasks in addition to the joints' reference.
         patch: Foot of each contact, indexed by the identity of the contact; empty if each contact is a foot.
         lifted: Mark of each corner of a sole: 0 while it stands, otherwise 1 plus its number of periods at rest in the
@@ -299,7 +299,7 @@ class AssembledStep(NamedTuple):
         which: Indices of the contacts in stance among all candidates, shape (n,).
         contacts: The contacts in stance; velocities are relative to `target` instead of their surface.
         target: Target velocities of the contacts' rows, shape (3 n,) [m/s].
-        cones: Friction, contacts without slip, weights of feet that ramp, v_tol, friction law.
+        cones: Friction, contacts without slip, weights of feet that ramp, v_tol, friction law, force targets.
         active: Bit set of each contact's active rows, in and out, shape (n,).
         last: Motor impulses of the last step, shape (a,) [N m s]; zero if there was none.
         held: Motor impulses that joint errors demand in addition to the motion, shape (a,) [N m s] (`holding`). Stage
@@ -308,7 +308,7 @@ class AssembledStep(NamedTuple):
         h: Control period [s].
         sticks: True if b is consistent with sticking contacts, so the sticking motion is tried first.
         known: Result of `schemes.certify`: impulses of contacts (3 n,) and motors (a,) of the sticking motion, then its
-            residual. NaN before `certify` runs; empty without tasks.
+            residual. NaN unless `certify` succeeds; empty without tasks.
         lands: True if a foot meets the ground within the period (`meets_ground`).
         wanted: Torques that a policy wants; empty without a policy.
     """
@@ -641,7 +641,7 @@ def task_speeds(machine: Machine, v: Array, arena: Arena) -> tuple[Array, Array]
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def meets_limits(machine: Machine, held: Bound, arena: Arena) -> bool:
-    """True if contacts can stick with the motion of tasks within all limits, and no joint passes its stops."""
+    """True if contacts can stick with the motion of tasks within all limits, and joints keep to `task_speeds`."""
     step = held.borrowed
     slack, b, f = END_SLACK / machine.h, step.b, zeros(arena, 3 * step.which.shape[0])
     slowest, fastest = task_speeds(machine, velocity(machine, arena), arena)
@@ -740,7 +740,7 @@ def assemble(bound: Bound, machine: Machine, detected: ContactArrays, arena: Are
 
 @njit(inline="always")
 def _contacts(machine: Machine, detected: ContactArrays, v: Array, arena: Arena) -> Integers:
-    """Return the indices of the contacts that the step counts on, shape (n,)."""
+    """Return the indices of the contacts that the step uses, shape (n,)."""
     if machine.filter.cut.shape[0] > 0:  # no plan defines the feet in stance: the contact law decides
         which = indices(arena, detected.identity.shape[0])
         for i in range(which.shape[0]):

@@ -82,8 +82,8 @@ class Limits(NamedTuple):
         mu: Friction of the contacts, shape (n,).
         least: Smallest torques, shape (a,) [N m].
         most: Largest torques, shape (a,) [N m].
-        slowest: Smallest velocities that the joints' stops allow, shape (a,) [rad/s].
-        fastest: Largest velocities that the joints' stops allow, shape (a,) [rad/s].
+        slowest: Smallest velocities that the joints' stops and largest speeds allow, shape (a,) [rad/s].
+        fastest: Largest velocities that the joints' stops and largest speeds allow, shape (a,) [rad/s].
     """
 
     mu: Array

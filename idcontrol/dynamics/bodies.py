@@ -34,7 +34,8 @@ class Surface:
         damping: Normal damping of a contact [N s/m].
 
     Raises:
-        InputError: A value is negative or no number, or a rigid surface has damping.
+        InputError: mu is not a usable friction coefficient (`require_friction`), the stiffness is not positive, the
+            damping is negative or not finite, or a rigid surface has damping.
     """
 
     mu: float = 0.5

@@ -242,7 +242,8 @@ def _checked(limits: ActuatorLimits, a: int) -> ActuatorLimits:
     """Copy limits of `a` joints.
 
     Raises:
-        InputError: The number of limits is wrong, or a range is empty.
+        InputError: The number of limits is wrong, a range is empty, a speed or torque rate is not positive, or
+            `no_load` is not above `speed`.
     """
     checked = ActuatorLimits(*(np.array(limit, dtype=np.float64) for limit in limits))
     if any(limit.shape != (a,) for limit in checked):
@@ -260,7 +261,8 @@ def _sound(actuators: Actuators, a: int) -> Actuators:
     """Copy actuators of `a` joints.
 
     Raises:
-        InputError: The number of actuators is wrong, or a value is negative or not a number.
+        InputError: The number of actuators is wrong, a bandwidth is not positive, or another value is negative or not
+            finite.
     """
     checked = Actuators(*(np.array(entry, dtype=np.float64) for entry in actuators))
     if any(entry.shape != (a,) for entry in checked):
@@ -403,7 +405,8 @@ class System:
         Raises:
             UnknownName: An actuated joint does not exist.
             InputError: An actuated joint does not have exactly one velocity, or lacks a positive torque limit; the
-                inertia matrix is not positive definite, or the joints are not in depth-first order.
+                inertia matrix is not positive definite, the joints are not in depth-first order, or `limits` or
+                `actuators` are unusable.
         """
         _require_depth_first(model)
         self.busy = Lock()

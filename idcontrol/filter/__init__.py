@@ -124,8 +124,9 @@ class Torques:
             tau: Torques, shape (a,) [N m]; None for zero.
 
         Returns:
-            Torques and predicted forces. The status is REPAIRED if the torques differ from the wanted torques; in
-            that case ``dropped`` is ("tracking",), or ("no-slip",) if a foot still slides.
+            Torques and predicted forces. The status is REPAIRED if the wanted torques break a limit (`cut`); in that
+            case ``dropped`` is ("tracking",), or ("no-slip",) if a foot still slides. The status is FAILED, without
+            torques, if the state or the targets are unusable.
         """
         system, still = self._system, self._standing.v
         self._filter.cut[:] = 0
@@ -155,7 +156,7 @@ class Torques:
 
     @property
     def cut(self) -> tuple[str, ...]:
-        """The limits that the wanted torques of the last call break; empty if the torques are unchanged.
+        """The limits that the wanted torques of the last call break; if empty, the torques are unchanged.
 
         ``"torque"`` (limit or rate of a motor), ``"friction"`` (a foot would slip), ``"joint"`` (range or speed),
         ``"force"``, ``"power"``.
@@ -164,7 +165,7 @@ class Torques:
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """The limits in `cut` that are still broken by the predicted motion under the filtered torques."""
+        """The limits that the predicted motion under the filtered torques still breaks."""
         return self._words(1)
 
     @property

@@ -2,8 +2,8 @@
 
 Numba unpickles its cache files and runs their machine code without a check. A flipped bit (a worn SD card, a copied
 home) causes an abort at best, and wrong torques at worst. Here each signature of a function has one file, which begins
-with a digest of the rest. The file's name has two digests: of the version (of Numba, and of the function's file by
-`idcontrol.kernels.sources.stamp`), and of the signature.
+with a digest of the rest. The file's name has three digests: of the versions of Numba, llvmlite and NumPy, of the
+function's sources (`idcontrol.kernels.sources.stamp`), and of the signature.
 
 Numba reads and writes these files through `Cache._cache_file`, which has the two methods `save` and `load`.
 
@@ -99,7 +99,7 @@ def _writable_root(chosen: str, sources: Path) -> str | None:
 
 @functools.cache
 def _temporary() -> str | None:
-    """Create and report a temporary folder of this user for compiled code; return None if there is no space."""
+    """Create and report a temporary folder of this user for compiled code; return None if that fails."""
     try:
         folder = Path(tempfile.gettempdir(), f"idcontrol-{os.getuid()}")
         folder.mkdir(mode=0o700, exist_ok=True)

@@ -28,7 +28,7 @@ def announced(what: str, helper: Sequence[str] = ()) -> Iterator[None]:
 
     Args:
         what: Purpose of the kernels, e.g. ``"trot with pid on coulomb-lcp"``.
-        helper: Command of a process that compiles the kernels in reverse order, and ends when its standard input is
+        helper: Command of a process that compiles the kernels that are needed last, and ends when its standard input is
             closed; it starts when compilation has taken `WORTH_S` and a core is idle.
     """
     clock = _Clock(what, helper)

@@ -38,7 +38,7 @@ class Sensing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         forces: Forces of the feet: from their sensors, or estimated from the legs' torques.
         delay_ticks: Age of all sensor values, in ticks of the loop.
         bias: Constant errors of the sensors.
-        noise: Noise on all sensor values.
+        noise: Noise on all sensor values except the torques.
         seed: Seed of bias and noise.
     """
 
@@ -73,6 +73,9 @@ def sense(
         start: Initial state of the robot, for the estimator.
         seeds: Further seeds of bias and noise, in addition to `Sensing.seed`.
         last: The last stage, such as a user's estimator; None for none.
+
+    Raises:
+        InputError: The robot stands on soles, and its base or forces must be estimated.
     """
     stages: list[Stage] = []
     rng = np.random.default_rng([settings.seed, *seeds])

@@ -37,7 +37,10 @@ class Ahead:
         self._references.clear()
 
     def __call__(self, state: State) -> State:
-        """Return the predicted state at the arrival of a command sent in `state`; `state` if none was sent before."""
+        """Return the predicted state at the arrival of a command sent in `state`.
+
+        Before the first command, return `state` with the time of arrival.
+        """
         then = state.t + self._periods * self._h
         if not self._commands:
             return structs.replace(state, t=then)

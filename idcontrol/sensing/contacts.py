@@ -14,7 +14,7 @@ from idcontrol.types import Array, Booleans, Reference, State
 ON_N, OFF_N = 5.0, 2.0
 """Normal forces above which contact begins, and below which it ends [N]; the hysteresis rejects noise of 1 N."""
 MARGIN_M = 1e-3
-"""Gap below which a foot is on the ground [m], like `HOVER_M` of `idcontrol.controllers.step`."""
+"""Gap below which a foot is on the ground [m], like `HOVER_M` of `idcontrol.controllers.stance`."""
 
 
 class StanceSource(Protocol):

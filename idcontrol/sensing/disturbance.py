@@ -57,7 +57,7 @@ class BiasLevel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Bias:
-    """Adds constant errors to all sensor values of a floating-base robot.
+    """Adds constant errors to base tilt, joint positions, gyroscope and accelerometer of a floating-base robot.
 
     Attributes:
         q: Errors of base position (zero), base tilt and encoders, shape (nv,) [m, rad, rad].

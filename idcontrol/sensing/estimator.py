@@ -78,7 +78,7 @@ class Estimate(NamedTuple):
 
 
 class Readings(NamedTuple):
-    """Sensor values, in the base's axes.
+    """Sensor values in the base's axes, and known quantities.
 
     Attributes:
         f: Specific force of the base, shape (3,) [m/s²].
@@ -120,6 +120,9 @@ class BaseEstimator:
             feet: Foot spheres with their own system.
             start: State of the robot.
             by_torque: True if the forces of the feet come from the torques of the legs, not from sensors.
+
+        Raises:
+            InputError: A foot is a sole.
         """
         self._by_torque, self._t = by_torque, start.t
         self._legs = Legs(feet)
@@ -153,7 +156,7 @@ class BaseEstimator:
         self._step = entry(filter_step, self._bound, 0.0, start.q, start.v)
 
     def __call__(self, sensed: Sensed) -> Sensed:
-        """Return a copy of `sensed` in which the state of the base is an estimate."""
+        """Return a copy of `sensed` in which the state of the base and, with `by_torque`, the forces are estimates."""
         state, x, z = sensed.state, self.estimate, self._readings
         h, self._t = max(state.t - self._t, 0.0), state.t
         self._legs.update(sensed, x.C)

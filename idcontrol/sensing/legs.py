@@ -51,7 +51,7 @@ class _Machine(NamedTuple):
         joint: Joint that carries each foot, shape (k,).
         offset: Centre of each foot in that joint's frame, shape (k, 3) [m].
         radius: Radii of the feet, shape (k,) [m].
-        moves: True for velocities that move each foot, shape (k, m).
+        moves: True for joint velocities that move each foot, shape (k, m); False for the base's velocities.
     """
 
     terms: Terms
@@ -146,7 +146,11 @@ class LegForces:
     """A stage of sensing that replaces the forces of the feet by estimates from the torques of the legs."""
 
     def __init__(self, feet: SphereContacts) -> None:
-        """Set the feet, which must have their own system."""
+        """Set the feet, which must have their own system.
+
+        Raises:
+            InputError: A foot is a sole.
+        """
         self._legs = Legs(feet)
 
     def __call__(self, sensed: Sensed) -> Sensed:

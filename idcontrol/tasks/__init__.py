@@ -104,7 +104,7 @@ class _Rows:
 
     @property
     def weight(self) -> Array:
-        """Weight of each row; 0 ignores it. A strict task has weights of inf."""
+        """Weight of each row; 0 ignores it. All other weights of a strict task are inf."""
         return self._own.weight[0, self._part].copy()
 
     @weight.setter
@@ -116,10 +116,11 @@ class _Rows:
 
     @property
     def error(self) -> Array:
-        """Reference minus actual value at the last step [m, rad, N m s].
+        """Reference minus actual value at the last step [m, rad, N m s; N, N m].
 
-        Controllers with the same list of tasks share this array, and each step of any of these controllers overwrites
-        it. Among controllers with different lists, the array belongs to the controller that was created last.
+        Controllers with the same list of motion tasks share this array, and each step of any of these controllers
+        overwrites it. Among controllers with different lists, and for a `Force` always, the array belongs to the
+        controller that was created last.
         """
         targets, at = self._rooms[-1] if self._rooms else (self._own, 0)
         return targets.error[at, self._part].copy()
@@ -135,7 +136,7 @@ class _Rows:
             getattr(targets, field)[at, part] = values
 
     def _set(self, velocity: npt.ArrayLike | None, acceleration: npt.ArrayLike | None, **place: Array) -> None:
-        """Write a reference with a checked `place`; raise `InputError` for other numbers before anything changes."""
+        """Write a reference with a checked `place`; raise `InputError` for invalid rates before anything changes."""
         size = (self._part.stop - self._part.start,)
         rates = {"velocity": velocity, "acceleration": acceleration}
         checked = {
@@ -206,7 +207,7 @@ class Frame(_Rows):
             acceleration: Acceleration of the controlled rows [m/s², rad/s²]; None for zero.
 
         Raises:
-            InputError: A number is invalid, or a shape is wrong.
+            InputError: A number is invalid, a shape is wrong, or a matrix is no rotation.
         """
         position, rotation = (place.translation, place.rotation) if isinstance(place, pin.SE3) else (place, place)
         new: dict[str, Array] = {}
@@ -347,12 +348,13 @@ def gather(tasks: Sequence[Task], system: System, q: Array) -> tuple[Targets, Ar
         q: Configuration from which tasks without a reference take theirs, shape (nq,).
 
     Returns:
-        The rows of all tasks, and the weights of the joints' reference, shape (a,).
+        The targets of all motion tasks, and the weights of the joints' reference, shape (a,).
 
     Raises:
         UnknownName: A frame does not exist.
         InputError: A task is on a frame fixed to the world, is relative to a frame of the same link, is on the centre
-            of mass of a robot without a floating base, is repeated, or is not a task.
+            of mass or the angular momentum of a robot without a floating base, is repeated, or is not a task; or the
+            posture has a wrong number of weights.
     """
     six = [task for task in tasks if isinstance(task, _Rows) and not isinstance(task, Force)]
     posture = [task for task in tasks if isinstance(task, Posture)]

@@ -2,9 +2,9 @@ r"""The motion that whole-body tasks demand, subject to the contacts in stance a
 
     minimize    ½ Σ w_j (a_j - ã_j)² + ½ Σ w_i (A_i a - y_i)²           joints' reference; weighted task rows
     subject to  J a = d,   A_i a = y_i                                 contacts in stance; strict task rows
-                Nᵀ(M_b a + c_b) = 0,   N = null(J_bᵀ)ᵀ ...              momenta that no contact force can change
+                Nᵀ(M_b a + c_b) = 0,   J_b N = 0                       momenta that no contact force can change
 
-J are the rows of the contacts; J_b and M_b are the parts of J and M that belong to the unactuated velocities. The
+J are the rows of the contacts; J_b are the columns of J, and M_b the rows of M, of the unactuated velocities. The
 columns of N span the momenta of the base that contacts cannot change: none on a sole, one on two point feet, six in
 flight. With these rows the demanded base motion equals the base motion of the subsequent inverse dynamics.
 
