@@ -13,6 +13,7 @@ The loop gets the address of the scheme's step as an argument, so one compiled l
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Lock
@@ -39,6 +40,7 @@ from idcontrol.kernels.bound import Bound, entry
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.robots.robot import Robot
+from idcontrol.tasks import Task
 from idcontrol.types import Array, Booleans, Command, Integers, Reference, State, Status
 
 FAILED: Final = int(Status.FAILED)
@@ -90,7 +92,8 @@ class Commands(NamedTuple):
 
     Attributes:
         tau: Joint torques, shape (n, a) [N m]; zeros if state or reference is unusable.
-        force: Predicted force on each foot, world axes, shape (n, n_feet, 3) [N]; zeros without contact.
+        force: Predicted force on each foot, or on each corner of soles, world axes, shape (n, k, 3) [N]; zeros without
+            contact.
         status: `idcontrol.types.Status` of each step, shape (n,).
         residual: Relative residual of each contact problem, shape (n,).
         clipped: True if a torque is at its limit, shape (n,).
@@ -187,6 +190,7 @@ class Controllers:
         terrain: Terrain | None = None,
         settings: InverseSettings | None = None,
         threads: int | None = None,
+        tasks: Sequence[Task] = (),
     ) -> None:
         """Make n controllers.
 
@@ -202,6 +206,8 @@ class Controllers:
             settings: Settings of the steps; None for the defaults. Impacts are never predicted, even if the settings
                 ask for it.
             threads: Number of threads that share the rows; None means one per processor that this process may use.
+            tasks: Whole-body tasks (`idcontrol.tasks`); all rows share their gains, weights and references, and
+                one thread steps them.
 
         Raises:
             UnknownName: No controller has that name.
@@ -212,26 +218,31 @@ class Controllers:
             raise InputError(f"a batch of {n} controllers: give 1 or more")
         settings = settings or InverseSettings(rate_limit_nm_s=None if name == "filter" else "robot")
         self._settings = name, robot, period(rate_hz), terrain, replace(settings, impacts=False)
+        self._tasks = tuple(tasks)
         friction = np.asarray(mu, dtype=np.float64)
         if friction.shape not in ((), (n,)) or not (friction >= 0.0).all():
             raise InputError(f"mu must be one number from 0 to inf, or {n} of them")
         count = _processors() if threads is None else threads
         if count < 1:
             raise InputError(f"threads is {threads}; it must be 1 or more")
-        self._singles = [self.single(0.0) for _ in range(min(count, n))]
+        # controllers with the same tasks share the array of their errors
+        self._singles = [self.single(0.0) for _ in range(1 if self._tasks else min(count, n))]
         workers = [_worker(single) for single in self._singles]
         first = self._singles[0]
-        system, k = first._system, len(robot.description.feet)
-        self.n, self.feet = n, k
+        system, contacts = first._system, first._contacts
+        assert isinstance(contacts, SphereContacts)
+        k = contacts.radius.size
+        self.n, self.contacts = n, k
         m, a, nq, corners = system.n_velocities, system.n_actuated, system.model.nq, first._machine.lifted.size
-        self._shape = {"q": (n, nq), "v": (n, m), "joint": (n, a), "foot": (n, k), "corner": (n, corners)}
+        self._shape = {"q": (n, nq), "v": (n, m), "joint": (n, a), "foot": (n, contacts.n_feet)}
+        self._shape |= {"contact": (n, k), "corner": (n, corners)}
         self._mu: Array = np.repeat(np.broadcast_to(friction, (n,))[:, None], k, axis=1)
         self._rows = _Rows.forgotten(n, m, a, k, corners)
         bounds = np.linspace(0, n, len(workers) + 1).astype(np.int64)
         self._shares = [
             (worker, int(begin), int(end)) for worker, begin, end in zip(workers, bounds, bounds[1:], strict=False)
         ]
-        nothing = References.standing(np.zeros((n, a)), k)
+        nothing = References.standing(np.zeros((n, a)), contacts.n_feet)
         call = _Call(np.zeros(n), np.zeros((n, nq)), np.zeros((n, m)), nothing, self._mu)
         worker, out = workers[0], self._commands()
         self._run = entry(_steps, worker, self._rows, call, out, 0, 0)
@@ -243,8 +254,8 @@ class Controllers:
         """Return a controller for one robot; its commands are exactly the commands of a row with friction `mu`."""
         name, robot, h, terrain, settings = self._settings
         contacts = robot.contacts(mu, terrain, CompiledSystem.of(robot.system()))
-        if not 0 < len(robot.description.feet) <= MOST_FEET:
-            raise InputError(f"batches are for robots with 1 to {MOST_FEET} feet")
+        if not 0 < contacts.radius.size <= MOST_FEET:
+            raise InputError(f"batches are for robots with 1 to {MOST_FEET} point feet or corners of soles")
         kp, kd = robot.acceleration_gains()
         stiffness, damping = robot.torque_gains(contacts.system.actuated_names)
         if name == "filter":
@@ -257,6 +268,8 @@ class Controllers:
             acceleration_gains=Gains(kp=kp, kd=kd),
             torque_gains=Gains(kp=stiffness, kd=damping),
             settings=settings,
+            robot=robot,
+            tasks=self._tasks,
         )
         controller = build(name, setup)
         if not isinstance(controller, InverseDynamics) or controller._scheme.solve is None:
@@ -265,7 +278,7 @@ class Controllers:
 
     def reset(self, which: Booleans | None = None) -> None:
         """Forget the last steps of the robots selected by `which`, booleans of shape (n,); None means all."""
-        fresh = _Rows.forgotten(1, *(self._shape[key][1] for key in ("v", "joint", "foot", "corner")))
+        fresh = _Rows.forgotten(1, *(self._shape[key][1] for key in ("v", "joint", "contact", "corner")))
         for mine, new in zip(self._rows, fresh, strict=True):
             mine[slice(None) if which is None else which] = new
 
@@ -308,7 +321,7 @@ class Controllers:
             out.force[i, command.predicted.identity] = command.predicted.force
 
     def _commands(self) -> Commands:
-        (n, a), k = self._shape["joint"], self.feet
+        (n, a), k = self._shape["joint"], self.contacts
         return Commands(
             tau=np.zeros((n, a)),
             force=np.zeros((n, k, 3)),
@@ -354,9 +367,8 @@ def _worker(single: InverseDynamics) -> _Worker:
     """Return a controller as an argument of kernels; no other thread may use it at the same time."""
     system, contacts = single._system, single._contacts
     assert isinstance(contacts, SphereContacts)
-    feet = contacts.radius.size
     # the first call allocates references for this number of feet
-    single(State(t=0.0, q=_neutral(system), v=np.zeros(system.n_velocities)), _standing(system, feet))
+    single(State(t=0.0, q=_neutral(system), v=np.zeros(system.n_velocities)), _standing(system, contacts.n_feet))
     single.reset()
     assert single._whole is not None
     return _Worker(whole=single._whole, intake=single._intake.room)

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from idcontrol import controllers, robots
+from idcontrol import controllers, robots, tasks
 from idcontrol.batch import Commands, Controllers, References
 from idcontrol.controllers import Gains, InverseSettings, Setup
 from idcontrol.dynamics.system import System
@@ -64,6 +64,26 @@ def test_a_row_is_a_single_controller_to_the_bit(name):
             assert (command.force[i] == force).all()
             statuses.add(alone.status)
     assert {Status.SOLVED, Status.REPAIRED} <= statuses  # some relaxed a demand
+
+
+def test_a_row_on_soles_with_tasks_is_a_single_controller_to_the_bit():
+    robot, n = robots.load("g1"), 3
+    start, rng = robot.standing_state(), np.random.default_rng(0)
+    com = tasks.CoM(kp=100)
+    com.set(robot.system().com(start.q), acceleration=[0.1, 0.2, 0.0])
+    batch = Controllers("id-coulomb-qp", robot, n, mu=0.6, threads=2, tasks=[com, tasks.Posture(kp=30, weight=1e-2)])
+    references = References.standing(np.tile(robot.standing_reference().q, (n, 1)), 2)
+    references.stance[1, 0] = False
+    singles = [batch.single(0.6) for _ in range(n)]
+    for step in range(2):
+        q, v = np.tile(start.q, (n, 1)), 0.02 * rng.normal(size=(n, start.v.size))
+        v[2, 3] = np.nan if step == 1 else 0.0
+        ours = batch(step * H, q, v, references)
+        for i in range(n):
+            alone = singles[i](State(t=step * H, q=q[i], v=v[i]), references.row(i))
+            assert ours.status[i] == alone.status
+            assert (ours.tau[i] == alone.tau).all()
+    assert ours.status[2] == Status.FAILED
 
 
 def gains(inputs: tuple[np.ndarray, np.ndarray]) -> Gains:
