@@ -13,16 +13,16 @@ import numpy as np
 
 from idcontrol import controllers, robots
 from idcontrol.contact.soles import Soles
-from idcontrol.contact.spheres import SphereContacts
 from idcontrol.controllers.settings import InverseSettings
 from idcontrol.controllers.tasks import DEMANDS
+from idcontrol.experiments import pressing
 from idcontrol.experiments.case import Case, Progress
 from idcontrol.experiments.findings import Drawing, Finding, Results, axes, histories
 from idcontrol.loop.simulated import Tick
 from idcontrol.planners.dcm import Steps
 from idcontrol.record import metrics
-from idcontrol.scenes.body import Body
 from idcontrol.scenes.motions import Oscillation, Reach, Walk
+from idcontrol.scenes.press import Press, Wall
 from idcontrol.scenes.whole_body import Push, WholeBodyConfig, WholeBodyScene
 from idcontrol.types import TOUCHING_N, Array, Booleans, ContactForces
 
@@ -40,6 +40,8 @@ LANDING_S: Final = 0.03
 """Time after touchdown in which a foot comes to rest [s]."""
 FOLLOWED_M: Final = 0.02
 """Largest error of the centre of mass in a completed run, unless the machine is pushed [m]."""
+
+FOLLOWS: Final = f"limit {1e3 * FOLLOWED_M:g} mm"
 
 RAMPED: Final = InverseSettings(ramp_s=0.25)
 """A sole takes and gives up its load as slowly as the zero-moment point moves between the feet."""
@@ -66,6 +68,24 @@ TROT: Final = WholeBodyConfig(
     foot_kp_1_s2=600.0,
 )
 REACH: Final = WholeBodyConfig(reach=Reach(frame="gripper_left_base_link"), duration_s=4.0)
+WALL: Final = WholeBodyConfig(
+    reach=Reach(
+        frame="gripper_left_base_link", through_m=((0.0, 0.0, 0.05), (0.0, 0.05, 0.09), (0.0, -0.04, 0.05)), each_s=1.5
+    ),
+    wall=Wall(distance_m=0.08),
+    duration_s=7.0,
+)
+ARM: Final = WholeBodyConfig(
+    robot="panda",
+    reach=Reach(frame="panda_hand", through_m=((0.1, 0.1, 0.0), (0.1, -0.1, 0.1), (0.0, 0.0, 0.0))),
+    duration_s=4.0,
+)
+ARM_WALL: Final = WholeBodyConfig(
+    robot="panda",
+    reach=Reach(frame="panda_hand", through_m=((0.0, 0.0, 0.25), (0.0, 0.1, 0.3), (0.0, -0.05, 0.2)), each_s=1.5),
+    wall=Wall(distance_m=0.2, faces=True),
+    duration_s=7.0,
+)
 PUSH: Final = WholeBodyConfig(
     push=Push(at_s=1.0),
     duration_s=5.0,
@@ -78,6 +98,7 @@ UNITS: Final = {
     **dict.fromkeys(("com", "com_err", "hand_err", "feet", "gap", "cop", "cop_pred"), "m"),
     **dict.fromkeys(("tau", "moment", "moment_pred"), "N m"),
     **dict.fromkeys(("force", "force_pred"), "N"),
+    "press_n": "N",
     **{"t": "s", "trunk_err": "rad", "slip": "m/s", "slide": "m/s", "step_us": "us"},
 }
 """Units of the channels that have one."""
@@ -86,8 +107,8 @@ UNITS: Final = {
 class Row:
     """Makes the record of a tick."""
 
-    def __init__(self, body: Body, observer: SphereContacts) -> None:
-        self._body, self._observer = body, observer
+    def __init__(self, scene: WholeBodyScene) -> None:
+        self._body, self._motion, self._observer = scene.body, scene.motion, scene.true.contacts(scene.config.mu)
 
     def __call__(self, tick: Tick) -> dict[str, Any]:
         """Return all channels at the beginning of a tick; forces are means over its period."""
@@ -108,8 +129,9 @@ class Row:
             "tau": command.tau,
             "com": observer.system.com(state.q),
             "com_err": body.com.error,
-            "hand_err": np.zeros(3) if body.hand is None else body.hand.error,
-            "trunk_err": [np.linalg.norm(task.error) for task in body.trunk],
+            "hand_err": self._hand_error(),
+            **({"press_n": self._motion.target_n} if isinstance(self._motion, Press) else {}),
+            **({"trunk_err": [np.linalg.norm(task.error) for task in body.trunk]} if body.trunk else {}),
             "stance": tick.reference.stance,
             "feet": [observer.point[patch == foot].mean(axis=0) for foot in range(n)],
             "gap": gap,
@@ -124,11 +146,17 @@ class Row:
             "step_us": 1e6 * tick.controller_s,
         }
 
+    def _hand_error(self) -> Array:
+        """Return the error of the hand, on a wall along it, shape (3,) [m]; zeros without a hand."""
+        if isinstance(self._motion, Press):
+            return self._motion.error
+        return np.zeros(3) if self._body.hand is None else self._body.hand.error
+
     def _slide(self, v: Array) -> Array:
-        """Return the velocities of all contact points along the ground, world axes, shape (k, 2) [m/s]."""
+        """Return the velocities of all contact points along ground and walls, world axes, shape (k, 3) [m/s]."""
         corners, k = self._observer.first(self._observer.patch.size), self._observer.patch.size
         along = (corners.jacobian @ self._observer.system.from_pinocchio(v))[k:].reshape(2, k)
-        return np.asarray(np.einsum("ak,kai->ki", along, corners.axes[:, 1:, :2]))
+        return np.asarray(np.einsum("ak,kai->ki", along, corners.axes[:, 1:]))
 
 
 def wrenches(suffix: str, forces: ContactForces | None, soles: Soles) -> dict[str, Array]:
@@ -157,7 +185,7 @@ def run(config: WholeBodyConfig, progress: Progress) -> Results:
         InputError: The settings do not fit together.
     """
     scene = WholeBodyScene(config)
-    row, body = Row(scene.body, scene.robot.contacts(config.mu)), scene.body
+    row, body = Row(scene), scene.body
     base, com = body.home.q[2], body.system.com(body.home.q)[2]
     rows: list[dict[str, Any]] = []
     steps = scene.duration_s * config.rate_hz
@@ -166,7 +194,7 @@ def run(config: WholeBodyConfig, progress: Progress) -> Results:
         if len(rows) % 100 == 0:
             progress(len(rows) / steps)
         asked = rows[-1]["com"][2] + rows[-1]["com_err"][2] - com
-        if not tick.after.q[2] > FALLEN_SHARE * (base + asked):  # also true for NaN
+        if body.floats and not tick.after.q[2] > FALLEN_SHARE * (base + asked):  # also true for NaN
             break
     progress(1.0)
     arrays = {key: np.array([each[key] for each in rows], dtype=np.float64) for key in rows[0]}
@@ -188,40 +216,50 @@ def findings(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Finding
     """Measure a run; it is completed if the machine stays upright, does not slip and follows its reference."""
     config, body, motion = scene.config, scene.body, scene.motion
     ended = len(arrays["t"]) >= scene.duration_s * config.rate_hz - 1.5
-    error = np.linalg.norm(arrays["com_err"], axis=1)
-    stands, patch = arrays["stance"] > 0.5, body.contacts.patch
     share = np.abs(arrays["tau"]) / body.system.effort_limit
-    slid = arrays["slide"] / config.rate_hz * settled(stands, round(LANDING_S * config.rate_hz))[:, patch, None]
-    slipped = max(_moved(slid[:, k], stands[:, foot]) for k, foot in enumerate(patch))
-    pushed = config.push.at_s is not None
     jumps = np.abs(np.diff(arrays["tau"], axis=0)) / body.system.effort_limit
     since = arrays["t"][1:] - (np.inf if config.push.at_s is None else config.push.at_s)
     jump = float(jumps[(since < 0.0) | (since > ABSORBS_S)].max(initial=0.0))
     hand = float(np.linalg.norm(arrays["hand_err"], axis=1).max())
-    follows = f"limit {1e3 * FOLLOWED_M:g} mm"
-    out = [
+    moves = body.hand is not None or isinstance(motion, Press)
+    return [
         Finding("fell_at_s", None if ended else float(arrays["t"][-1]), holds=ended),
-        Finding("com_err_rms_m", float(np.sqrt(np.mean(error**2)))),
-        Finding(
-            "com_err_max_m",
-            float(error.max()),
-            holds=None if pushed else bool(error.max() < FOLLOWED_M),
-            note="" if pushed else follows,
-        ),
-        Finding("com_err_end_m", float(error[-1]), holds=bool(error[-1] < FOLLOWED_M), note=follows),
-        Finding("trunk_err_max_rad", float(arrays["trunk_err"].max())),
-        *([] if body.hand is None else [Finding("hand_err_max_m", hand, holds=hand < FOLLOWED_M, note=follows)]),
+        *(_balance(scene, arrays) if body.floats else []),
+        *([Finding("hand_err_max_m", hand, holds=hand < FOLLOWED_M, note=FOLLOWS)] if moves else []),
+        *(pressing.findings(motion, arrays) if isinstance(motion, Press) else []),
         *(Finding(key, value) for key, value in metrics.sole_wrenches(arrays).items()),
-        Finding("slip_mean_m_s", float(arrays["slip"][stands].mean())),
-        Finding("slipped_m", slipped, holds=slipped < SLIPPED_M, note=f"limit {1e3 * SLIPPED_M:g} mm"),
         Finding("torque_share_max", float(share.max())),
         Finding("torque_jump_share_max", jump, holds=jump < JUMP_SHARE, note=f"limit {JUMP_SHARE}"),
         *(
             Finding(f"demand_{name}_share", float(np.mean(arrays["demand"] == number)))
             for number, name in enumerate(DEMANDS)
         ),
+        *(_landings(motion, arrays) if isinstance(motion, Walk) else []),
     ]
-    return [*out, *_landings(motion, arrays)] if isinstance(motion, Walk) else out
+
+
+def _balance(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Finding]:
+    """Measure the errors of centre of mass and trunk, and the slip of feet; a hand on a wall slips on purpose."""
+    config, patch, pushed = scene.config, scene.body.contacts.patch, scene.config.push.at_s is not None
+    error, feet = np.linalg.norm(arrays["com_err"], axis=1), len(scene.body.names) - len(scene.robot.hands)
+    stands = arrays["stance"][:, :feet] > 0.5
+    corners = np.flatnonzero(patch < feet)
+    steady = settled(stands, round(LANDING_S * config.rate_hz))[:, patch[corners], None]
+    slid = arrays["slide"][:, corners] / config.rate_hz * steady
+    slipped = max(_moved(slid[:, k], stands[:, patch[k]]) for k in corners)
+    return [
+        Finding("com_err_rms_m", float(np.sqrt(np.mean(error**2)))),
+        Finding(
+            "com_err_max_m",
+            float(error.max()),
+            holds=None if pushed else bool(error.max() < FOLLOWED_M),
+            note="" if pushed else FOLLOWS,
+        ),
+        Finding("com_err_end_m", float(error[-1]), holds=bool(error[-1] < FOLLOWED_M), note=FOLLOWS),
+        Finding("trunk_err_max_rad", float(arrays["trunk_err"].max())),
+        Finding("slip_mean_m_s", float(arrays["slip"][:, :feet][stands].mean())),
+        Finding("slipped_m", slipped, holds=slipped < SLIPPED_M, note=f"limit {1e3 * SLIPPED_M:g} mm"),
+    ]
 
 
 def settled(stands: Booleans, settles: int) -> Booleans:
@@ -254,37 +292,49 @@ def _landings(walk: Walk, arrays: Mapping[str, Array]) -> list[Finding]:
 
 
 def drawings(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Drawing]:
-    """Draw the centre of mass's path over the soles; the forces and heights of the feet; and the error."""
+    """Draw the hand on its wall, the path over the soles, the forces and heights of the feet, and the error."""
     arrays = {key: values[::DRAWN_EVERY] for key, values in arrays.items()}
-    t, names = arrays["t"], scene.body.names
+    drawn = [pressing.drawing(scene.motion, arrays)] if isinstance(scene.motion, Press) else []
+    if scene.body.floats:
+        feet = len(scene.body.names) - len(scene.robot.hands)
+        standing = {key: arrays[key][:, :feet] for key in ("feet", "stance", "force", "force_pred", "cop", "gap")}
+        drawn += [_from_above(arrays["com"], standing), _feet(arrays["t"], standing, scene.body.names)]
+    what = "centre of mass" if scene.body.floats else "hand"
+    errors = arrays["com_err" if scene.body.floats else "hand_err"]
+    with axes(2, size=(7.0, 4.5), sharex=True) as (error, torque):
+        err_mm = 1e3 * np.maximum(np.linalg.norm(errors, axis=1), 1e-10)
+        # the range comes first, since a logarithmic axis cannot scale itself to one repeated value
+        error.set(ylabel=f"{what} error [mm]", yscale="log", ylim=(1e-7, max(1.0, 2.0 * err_mm.max())))
+        error.plot(arrays["t"], err_mm)
+        torque.plot(arrays["t"], np.abs(arrays["tau"] / scene.body.system.effort_limit).max(axis=1))
+        torque.set(xlabel="time [s]", ylabel="largest torque / its limit", ylim=(0.0, 1.05))
+    return [*drawn, Drawing("Tracking", error.figure)]
+
+
+def _from_above(com: Array, feet: Mapping[str, Array]) -> Drawing:
     with axes(size=(7.0, 3.0)) as above:
-        for i in range(len(names)):
-            stood = np.unique(arrays["feet"][arrays["stance"][:, i] > 0.5, i, :2].round(3), axis=0)
+        for i in range(feet["stance"].shape[1]):
+            stood = np.unique(feet["feet"][feet["stance"][:, i] > 0.5, i, :2].round(3), axis=0)
             above.plot(*stood.T, "s", color="0.75", markersize=9, label="feet" if i == 0 else None)
-        above.plot(
-            *zero_moment_points(arrays["force"], arrays["cop"]).T, color="C1", linewidth=0.8, label="zero-moment point"
-        )
-        above.plot(*arrays["com"][:, :2].T, color="C0", label="centre of mass")
+        zmp = zero_moment_points(feet["force"], feet["cop"])
+        above.plot(*zmp.T, color="C1", linewidth=0.8, label="zero-moment point")
+        above.plot(*com[:, :2].T, color="C0", label="centre of mass")
         above.set(xlabel="x [m]", ylabel="y [m]")
         above.set_aspect("equal", adjustable="datalim")  # a body that stays in place fills the picture, too
         above.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
+    return Drawing("From above", above.figure)
+
+
+def _feet(t: Array, feet: Mapping[str, Array], names: Sequence[str]) -> Drawing:
     with axes(2, size=(7.0, 4.5), sharex=True) as (load, height):
-        for i, name in enumerate(names):
-            (line,) = load.plot(t, arrays["force"][:, i, 2], label=name)
-            load.plot(t, arrays["force_pred"][:, i, 2], ":", color=line.get_color())
-            height.plot(t, 1e3 * arrays["gap"][:, i], color=line.get_color())
+        for i in range(feet["stance"].shape[1]):
+            (line,) = load.plot(t, feet["force"][:, i, 2], label=names[i])
+            load.plot(t, feet["force_pred"][:, i, 2], ":", color=line.get_color())
+            height.plot(t, 1e3 * feet["gap"][:, i], color=line.get_color())
         load.set(ylabel="load [N], dotted: predicted")
         load.legend()
         height.set(xlabel="time [s]", ylabel="lowest corner [mm]")
-    with axes(2, size=(7.0, 4.5), sharex=True) as (error, torque):
-        com_mm = 1e3 * np.maximum(np.linalg.norm(arrays["com_err"], axis=1), 1e-10)
-        # the range comes first, since a logarithmic axis cannot scale itself to one repeated value
-        error.set(ylabel="centre of mass error [mm]", yscale="log", ylim=(1e-7, max(1.0, 2.0 * com_mm.max())))
-        error.plot(t, com_mm)
-        torque.plot(t, np.abs(arrays["tau"] / scene.body.system.effort_limit).max(axis=1))
-        torque.set(xlabel="time [s]", ylabel="largest torque / its limit", ylim=(0.0, 1.05))
-    drawn = {"From above": above, "Feet": load, "Tracking": error}
-    return [Drawing(title, plot.figure) for title, plot in drawn.items()]
+    return Drawing("Feet", load.figure)
 
 
 def _rehearsals(preset: WholeBodyConfig) -> Callable[[], Sequence[WholeBodyConfig]]:
@@ -296,6 +346,13 @@ def _rehearsals(preset: WholeBodyConfig) -> Callable[[], Sequence[WholeBodyConfi
 def by_feet(config: WholeBodyConfig) -> WholeBodyConfig:
     """Let a robot on four feet trot: settings that equal `WALK` get the values of `TROT`."""
     return config if len(robots.load(config.robot).patches) <= 2 else _exchanged(config, WALK, TROT)
+
+
+def by_base(config: WholeBodyConfig) -> WholeBodyConfig:
+    """Let an arm on a fixed base reach: settings that equal `WALL` or `REACH` get the values of `ARM_WALL` or `ARM`."""
+    if robots.load(config.robot).description.base == "free-flyer":
+        return config
+    return _exchanged(config, REACH, ARM) if config.wall.distance_m is None else _exchanged(config, WALL, ARM_WALL)
 
 
 def _exchanged(config: Any, old: Any, new: Any) -> Any:
@@ -342,7 +399,8 @@ push = Case(
 )
 reach = Case(
     name="reach",
-    summary="a standing humanoid moves a hand through points",
-    presets={"default": REACH},
+    summary="a standing humanoid or an arm moves a hand through points, or along a wall with a target force",
+    presets={"default": REACH, "wall": WALL},
     simulate=run,
+    adapt=by_base,
 )

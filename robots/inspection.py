@@ -148,7 +148,7 @@ def _frame_problems(raw: Mapping[str, Any], findings: urdf.Findings) -> list[str
     """Return one line for each sphere whose frame is missing in the URDF, or ambiguous."""
     spheres = [
         (where, sphere.get("name"), sphere.get("frame"))
-        for where in ("feet", "soles", "lying.supports")
+        for where in ("feet", "soles", "hands", "lying.supports")
         for listed in (entry(raw, where),)
         for sphere in (listed if isinstance(listed, list) else ())
         if isinstance(sphere, Mapping)

@@ -18,7 +18,7 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain, plane
 from idcontrol.dynamics.multibody import machine
 from idcontrol.dynamics.system import ActuatorLimits, Actuators, System, position_limits
-from idcontrol.errors import InputError
+from idcontrol.errors import InputError, UnknownName
 from idcontrol.robots import joints, locate, schema, urdf
 from idcontrol.types import Array, Integers, Reference, State
 
@@ -52,12 +52,16 @@ class Robot:
         path: The robot file.
         description: Content of the robot file.
         urdf: The URDF.
+        hands: Hands that may touch walls; they count as feet, numbered after the soles.
+        walls: Normal and offset of each wall ``n·p = offset``, four numbers each.
     """
 
     name: str
     path: Path
     description: schema.Description
     urdf: Path
+    hands: tuple[schema.Foot, ...] = ()
+    walls: tuple[tuple[float, float, float, float], ...] = ()
 
     def system(self, actuators: Actuators | None = None) -> System:
         """Return the multibody system, with the torque limits of the robot file.
@@ -92,6 +96,22 @@ class Robot:
         }
         description = structs.replace(self.description, limits=structs.replace(limits, **scaled))
         return replace(self, description=description)
+
+    def at_wall(self, frame: str, normal: tuple[float, float, float], offset_m: float) -> Robot:
+        """Return the robot in front of a wall ``n·p = offset``, which the hand on `frame` may touch as its last foot.
+
+        Args:
+            frame: Frame of a hand of the robot file.
+            normal: Normal of the wall, which points away from it.
+            offset_m: Offset of the wall along the normal.
+
+        Raises:
+            UnknownName: The robot file has no hand on this frame.
+        """
+        hand = next((hand for hand in self.description.hands if hand.frame == frame), None)
+        if hand is None:
+            raise UnknownName("hand", frame, [hand.frame for hand in self.description.hands])
+        return replace(self, hands=(*self.hands, hand), walls=(*self.walls, (*normal, offset_m)))
 
     def table_problems(self, names: Sequence[str]) -> list[str]:
         """Return the mistakes in the per-joint tables for the actuated joints `names`, one line each."""
@@ -148,7 +168,7 @@ class Robot:
         orientation: float = 0.0,
         supports: bool = False,
     ) -> SphereContacts:
-        """Return the robot's feet (or fingertips) on the ground, numbered as in the robot file.
+        """Return the robot's feet (or fingertips) on the ground, numbered as in the robot file, and hands at `walls`.
 
         Args:
             mu: Friction coefficient of the ground; inf means no slip.
@@ -173,23 +193,24 @@ class Robot:
             offsets=np.array([sphere.offset_m for sphere in spheres]).reshape(-1, 3),
             orientation=orientation,
             patches=[*patches, *range(len(self.patches), len(self.patches) + len(spheres) - len(patches))],
+            walls=self.walls,
         )
 
     @property
     def patches(self) -> tuple[str, ...]:
-        """Return the names of the feet, then of the soles, numbered as in `Reference.stance`."""
+        """Return the names of the feet, of the soles, then of `hands`, numbered as in `Reference.stance`."""
         feet, soles = self.description.feet, self.description.soles
-        return (*(foot.name for foot in feet), *(sole.name for sole in soles))
+        return (*(foot.name for foot in feet), *(sole.name for sole in soles), *(hand.name for hand in self.hands))
 
     @property
     def spheres(self) -> tuple[schema.Foot, ...]:
-        """Return the spheres of possible contacts: feet, then the corners of all soles, with the soles' names."""
+        """Return the spheres of possible contacts: feet, corners of all soles, with the soles' names, and `hands`."""
         corners = [
             schema.Foot(name=sole.name, frame=sole.frame, radius_m=sole.radius_m, offset_m=corner)
             for sole in self.description.soles
             for corner in sole.corners_m
         ]
-        return (*self.description.feet, *corners)
+        return (*self.description.feet, *corners, *self.hands)
 
     def standing_state(self, system: System | None = None) -> State:
         """Return the robot at rest in its home pose, its lowest foot exactly on the plane z = 0.

@@ -223,6 +223,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         lying: Lying pose before the robot stands up; None if it cannot lie.
         feet: Feet or fingertips: contact spheres, in the order of results.
         soles: Flat feet, numbered after `feet`.
+        hands: Round ends of hands or tools that may press against a wall (`Robot.at_wall`).
         limits: Limits of the motors.
         actuators: Actuator dynamics; None if unknown.
         gains: Feedback gains.
@@ -245,6 +246,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     lying: Lying | None = None
     feet: tuple[Foot, ...] = ()
     soles: tuple[Sole, ...] = ()
+    hands: tuple[Foot, ...] = ()
     gait: DefaultGait | None = None
     command: CommandLimits = CommandLimits()
     orders: dict[str, MachineOrder] = {}

@@ -1,4 +1,4 @@
-"""Contacts of feet: spheres on links against the ground, detected in one compiled call."""
+"""Contacts of feet and hands: spheres on links against ground and walls, detected in one compiled call."""
 
 from __future__ import annotations
 
@@ -41,6 +41,8 @@ class Mounted(NamedTuple):
         terrain: `Terrain.parameters`.
         coefficients: `Terrain.coefficients`.
         orientation: Angle of the first tangent about the normal [rad].
+        walls: Unit normal and offset of each wall ``n·p = offset``, shape (w, 4).
+        surface: Velocity of the surface under each sphere, world axes, shape (k, 3) [m/s].
     """
 
     joint_position: Array
@@ -55,6 +57,8 @@ class Mounted(NamedTuple):
     terrain: Array
     coefficients: Array
     orientation: float
+    walls: Array
+    surface: Array
 
 
 class Placed(NamedTuple):
@@ -71,7 +75,7 @@ class Candidates(NamedTuple):
 
     Attributes:
         joint: Joint that carries each contact's sphere, shape (k,).
-        surface_velocity: Zeros: the ground does not move.
+        surface_velocity: `Mounted.surface` along the contact's axes.
         ground: Zeros, the number of the world, which is body B of each contact, shape (k,).
     """
 
@@ -96,18 +100,21 @@ class Spheres(NamedTuple):
 
 
 class SphereContacts:
-    """Contacts between spheres on the links of a robot and the ground.
+    """Contacts between spheres on the links of a robot and the ground, or a wall if it is nearer.
 
     The next `detect` overwrites all arrays below, and the `Contacts` that it returns.
 
     Attributes:
         system: The robot; its last `update` places the spheres.
         terrain: The ground.
+        walls: Unit normal and offset of each wall ``n·p = offset``, shape (w, 4).
+        surface: Velocity of the surface under each sphere, world axes, shape (k, 3) [m/s]. It may be changed at any
+            time. A controller whose hand slides along a wall assumes a surface that moves with the hand.
         frames: Frame that carries each of the k spheres.
         radius: Radii of the spheres, shape (k,) [m].
         patch: Foot of each sphere, shape (k,).
         centre: Centres, world frame, shape (k, 3) [m].
-        gap: Distances from the ground, shape (k,) [m].
+        gap: Distances from the ground or the nearest wall, shape (k,) [m].
         point: Contact points ``centre - radius n̂`` of all spheres, touching or not, world frame, shape (k, 3) [m].
         axes: The rows are the normal, the first and the second tangent at each sphere, world frame, shape (k, 3, 3).
         bound: The argument of `detect_kernel`.
@@ -124,6 +131,7 @@ class SphereContacts:
         offsets: npt.ArrayLike | None = None,
         orientation: float = 0.0,
         patches: Sequence[int] | Integers | None = None,
+        walls: npt.ArrayLike = (),
     ) -> None:
         """Put spheres on frames.
 
@@ -136,10 +144,13 @@ class SphereContacts:
             offsets: Centres in their frames, shape (k, 3) [m]; None for the frames' origins.
             orientation: Angle of the first tangent from the projected world x axis, about the normal [rad].
             patches: Foot of each sphere, if spheres are corners of soles; None if each sphere is a foot.
+            walls: Normal and offset of each wall ``n·p = offset``, shape (w, 4) or empty. The normal points away from
+                the wall; it is normalized. A sphere touches the nearest surface, so it has one contact in a corner.
 
         Raises:
             UnknownName: A frame does not exist.
-            InputError: A frame does not move, a radius is negative, friction is unusable, or shapes do not match.
+            InputError: A frame does not move, a radius is negative, friction or a wall is unusable, or shapes do not
+                match.
         """
         k = len(frames)
         self.system, self.terrain, self.frames = system, terrain, tuple(frames)
@@ -159,6 +170,8 @@ class SphereContacts:
             if joint == 0:
                 raise InputError(f"frame {name!r} is fixed to the world and cannot carry a contact sphere")
         self._orientation = float(orientation)
+        self.walls: Array = _walls(walls)
+        self.surface: Array = np.zeros((k, 3))
 
         m = system.n_velocities
         self.centre: Array = np.zeros((k, 3))
@@ -189,12 +202,23 @@ class SphereContacts:
             terrain=self.terrain.parameters,
             coefficients=self.terrain.coefficients,
             orientation=self._orientation,
+            walls=self.walls,
+            surface=self.surface,
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Rebuild copies and unpickled contacts with their own arrays."""
-        built = partial(type(self), offsets=self._offset, orientation=self._orientation, patches=self.patch)
-        return built, (self.system, self.frames, self.radius, self.terrain, self.mu)
+        built = partial(
+            type(self),
+            offsets=self._offset,
+            orientation=self._orientation,
+            patches=self.patch,
+            walls=self.walls,
+        )
+        return built, (self.system, self.frames, self.radius, self.terrain, self.mu), self.surface
+
+    def __setstate__(self, surface: Array) -> None:
+        self.surface[:] = surface
 
     @property
     def mu(self) -> Array:
@@ -355,6 +379,15 @@ def _one_each(what: str, values: npt.ArrayLike, frames: Sequence[str]) -> Array:
     return each
 
 
+def _walls(values: npt.ArrayLike) -> Array:
+    walls = np.array(values, dtype=np.float64).reshape(-1, 4)
+    length = np.linalg.norm(walls[:, :3], axis=1)
+    if not (np.isfinite(walls).all() and (length > 0.0).all()):
+        raise InputError(f"a wall needs a finite normal that is not zero, and a finite offset, not {walls.tolist()}")
+    walls[:, :3] /= length[:, None]
+    return walls
+
+
 def _friction(values: npt.ArrayLike, frames: Sequence[str]) -> Array:
     mu = _one_each("friction coefficient", values, frames)
     require_friction(mu, [f"the sphere on {frame!r}" for frame in frames])
@@ -400,6 +433,15 @@ def detect_kernel(spheres: Bound, margin: float) -> int:
         placed.gap[i], normal, touch = sphere_gap(
             mounted.terrain, mounted.coefficients, centre[i, 0], centre[i, 1], centre[i, 2], mounted.radius[i]
         )
+        for wall in mounted.walls:
+            gap = wall[0] * centre[i, 0] + wall[1] * centre[i, 1] + wall[2] * centre[i, 2] - wall[3] - mounted.radius[i]
+            if gap < placed.gap[i]:
+                placed.gap[i], normal = gap, (wall[0], wall[1], wall[2])
+                touch = (
+                    centre[i, 0] - mounted.radius[i] * wall[0],
+                    centre[i, 1] - mounted.radius[i] * wall[1],
+                    centre[i, 2] - mounted.radius[i] * wall[2],
+                )
         placed.point[i, 0], placed.point[i, 1], placed.point[i, 2] = touch
         write_axes(normal[0], normal[1], normal[2], mounted.orientation, placed.axes[i])
         if placed.gap[i] >= margin:  # false for a NaN, which must stay visible
@@ -421,6 +463,12 @@ def detect_kernel(spheres: Bound, margin: float) -> int:
         candidates.jacobian[: 3 * n],
     )
     _drift(mounted, placed.centre, candidates, n)
+    for i in range(n):
+        moving = mounted.surface[candidates.identity[i]]
+        for axis in range(3):
+            along = candidates.axes[i, axis]
+            speed = along[0] * moving[0] + along[1] * moving[1] + along[2] * moving[2]
+            candidates.surface_velocity[axis * n + i] = speed
     return n
 
 

@@ -17,7 +17,7 @@ from idcontrol.config.configuration import period
 from idcontrol.config.entries import CONTROLLERS
 from idcontrol.config.registry import CIRCLE, PYRAMID, Registry
 from idcontrol.contact.contacts import Detector
-from idcontrol.contact.spheres import FootedRobot, on_flat_ground
+from idcontrol.contact.spheres import FootedRobot, SphereContacts, on_flat_ground
 from idcontrol.controllers.feedback import Gains
 from idcontrol.controllers.impedance import Impedance
 from idcontrol.controllers.inverse import InverseDynamics
@@ -134,6 +134,7 @@ def make(
     rate_hz: float = 1000.0,
     settings: InverseSettings | None = None,
     tasks: Sequence[Task] | None = (),
+    contacts: SphereContacts | None = None,
     **unknown: Never,
 ) -> Controller:
     """Return the controller called `name` for a robot on flat ground, with the gains of its robot file.
@@ -146,6 +147,8 @@ def make(
         settings: Settings of inverse dynamics; None for the defaults.
         tasks: Whole-body tasks of inverse dynamics (`idcontrol.tasks`), in addition to the joints' reference; None for
             no tasks.
+        contacts: The contacts of the robot's feet, as from `Robot.contacts`, on a system of their own; None for feet on
+            flat ground with friction `mu`. Their `SphereContacts.surface` may be changed at any time.
         **unknown: Must be empty: any other argument raises an error that suggests the nearest name.
 
     Raises:
@@ -153,10 +156,10 @@ def make(
         InputError: The robot, `mu`, `rate_hz` or `tasks` is unusable.
     """
     for argument in unknown:  # `mu` has a default so that a misspelt name is reported before a missing one
-        raise UnknownName("argument", argument, ("mu", "rate_hz", "settings", "tasks"))
+        raise UnknownName("argument", argument, ("mu", "rate_hz", "settings", "tasks", "contacts"))
     if not isinstance(tasks, Sequence | None):
         raise InputError(f"tasks must be a list, not {type(tasks).__name__}; put it in brackets: tasks=[...]")
-    contacts = on_flat_ground(robot, mu)
+    contacts = on_flat_ground(robot, mu) if contacts is None else contacts
     kp, kd = robot.torque_gains(contacts.system.actuated_names)
     stiffness, damping = robot.acceleration_gains()
     setup = Setup(

@@ -55,7 +55,8 @@ class Friction(NamedTuple):
     Attributes:
         t: Time of the last step, shape (1,) [s].
         v: Velocity at the beginning of the last step, in the system's order, shape (m,).
-        slip: Velocity of each foot along the two tangents, smoothed, shape (`MOST_FEET`, 2) [m/s].
+        slip: Velocity of each foot relative to its surface, along the two tangents, smoothed, shape (`MOST_FEET`, 2)
+            [m/s].
         impulse: Low-pass filtered impulses on sliding feet, normal and tangential, shape (2,) [N s].
         balance: Low-pass filtered impulses, shape (4,) [N s]: first the normal impulse on all feet, then the impulse on
             the base (base axes) that the forces on the feet do not explain.
@@ -113,7 +114,8 @@ def watch(bound: Bound, seen: Bound, candidates: AnyContacts, t: float) -> float
                 memory.slip[foot, 0] = memory.slip[foot, 1] = 0.0
                 continue
             for axis in range(2):
-                row, speed = (axis + 1) * n + i, 0.0
+                row = (axis + 1) * n + i
+                speed = -contacts.surface_velocity[row]
                 for k in range(m):
                     speed += contacts.jacobian[row, k] * inputs.v[order[k]]
                 slip = speed + kept * (memory.slip[foot, axis] - speed)

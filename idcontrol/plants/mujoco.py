@@ -56,6 +56,14 @@ BAD = tuple(int(getattr(mujoco.mjtWarning, f"mjWARN_BAD{what}")) for what in ("Q
 IMPEDANCE_RATIO = 10.0
 """Stiffness of friction relative to the normal direction: standing feet hardly creep."""
 
+SLIDING_1_S, WALL_IMPEDANCE = 5.0, (0.8, 0.8, 1e-4, 0.5, 2.0)
+"""Damping of friction [1/s] and ``solimp`` d of contacts with a wall.
+
+MuJoCo's friction is convex, and opens a contact that slides at the speed v unless (1 - d)/d f/m > μ b v, with b the
+damping, f the force and m the inertia at the contact. With the b and d of feet, a hand would hop at millimetres per
+second. With these values it slides at up to 0.2 m/s if 20 N press 8 kg. In return it creeps until friction has decayed.
+"""
+
 
 class MuJoCo:
     """A robot on the ground in MuJoCo, or a hand with a box."""
@@ -80,9 +88,9 @@ class MuJoCo:
         self._spheres = {
             sphere.identity: f"sphere {sphere.identity}" for link in self._links for sphere in link.spheres
         }
-        terrain = contacts.terrain if isinstance(contacts, SphereContacts) else None
+        spheres = contacts if isinstance(contacts, SphereContacts) else None
         try:
-            self.model = _specification(self._links, terrain, system.model.gravity.linear, dt).compile()
+            self.model = _specification(self._links, spheres, system.model.gravity.linear, dt).compile()
         except ValueError as error:
             raise InputError(f"MuJoCo cannot represent this robot: {str(error).splitlines()[0]}") from None
         self.data = mujoco.MjData(self.model)
@@ -196,7 +204,9 @@ class MuJoCo:
         return State(t=t, q=q, v=v)
 
 
-def _specification(machine: list[RigidLink], terrain: Terrain | None, gravity: Array, dt: float) -> mujoco.MjSpec:
+def _specification(
+    machine: list[RigidLink], spheres: SphereContacts | None, gravity: Array, dt: float
+) -> mujoco.MjSpec:
     spec = mujoco.MjSpec()
     # Some robot descriptions have inertias that no rigid body can have (A + B < C). MuJoCo's compiler rejects them, but
     # its simulation does not. So the compiler balances them here, and the constructor restores them.
@@ -224,8 +234,11 @@ def _specification(machine: list[RigidLink], terrain: Terrain | None, gravity: A
             box = body.add_geom(type=mujoco.mjtGeom.mjGEOM_BOX, size=0.5 * link.box)
             box.contype, box.conaffinity = 2, 1
         bodies.append(body)
-    if terrain is not None:
-        _add_ground(spec, terrain)
+    if spheres is not None:
+        _add_ground(spec, spheres.terrain)
+        listed = [sphere for link in machine for sphere in link.spheres]
+        for number, wall in enumerate(spheres.walls):
+            _add_wall(spec, f"wall {number}", wall, listed, dt)
     return spec
 
 
@@ -265,23 +278,39 @@ def _add_sphere(body: Any, sphere: ContactSphere, dt: float) -> None:
 
 def _add_ground(spec: mujoco.MjSpec, terrain: Terrain) -> None:
     if terrain.heights.size == 0:
-        normal, offset = terrain.parameters[:3], terrain.parameters[3]
-        tilt = np.array([-normal[1], normal[0], 0.0, 1.0 + normal[2]])
-        place = {"pos": offset * normal, "quat": _w_first(tilt / np.linalg.norm(tilt))}
-        geom = spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0.0, 0.0, 1.0], **place)
-    else:
-        x, y, heights = grid(terrain)
-        low, rise = heights.min(), max(float(np.ptp(heights)), 1e-6)
-        spec.add_hfield(
-            name="ground",
-            size=[0.5 * (x[-1] - x[0]), 0.5 * (y[-1] - y[0]), rise, 0.1],
-            nrow=y.size,
-            ncol=x.size,
-            userdata=(heights.T - low).ravel(),
-        )
-        middle = [0.5 * (x[0] + x[-1]), 0.5 * (y[0] + y[-1]), low]
-        geom = spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_HFIELD, hfieldname="ground", pos=middle)
+        geom = _add_plane(spec, terrain.parameters[:3], terrain.parameters[3])
+        geom.contype, geom.conaffinity = 2, 1
+        return
+    x, y, heights = grid(terrain)
+    low, rise = heights.min(), max(float(np.ptp(heights)), 1e-6)
+    spec.add_hfield(
+        name="ground",
+        size=[0.5 * (x[-1] - x[0]), 0.5 * (y[-1] - y[0]), rise, 0.1],
+        nrow=y.size,
+        ncol=x.size,
+        userdata=(heights.T - low).ravel(),
+    )
+    middle = [0.5 * (x[0] + x[-1]), 0.5 * (y[0] + y[-1]), low]
+    geom = spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_HFIELD, hfieldname="ground", pos=middle)
     geom.contype, geom.conaffinity = 2, 1
+
+
+def _add_plane(spec: mujoco.MjSpec, normal: Array, offset: float) -> Any:
+    tilt = np.array([-normal[1], normal[0], 0.0, 1.0 + normal[2]])
+    place = {"pos": offset * normal, "quat": _w_first(tilt / np.linalg.norm(tilt))}
+    return spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0.0, 0.0, 1.0], **place)
+
+
+def _add_wall(spec: mujoco.MjSpec, name: str, wall: Array, spheres: list[ContactSphere], dt: float) -> None:
+    """Add a wall whose contacts let a hand slide (`SLIDING_1_S`)."""
+    geom = _add_plane(spec, wall[:3], wall[3])
+    geom.name, geom.contype, geom.conaffinity = name, 0, 0
+    for sphere in spheres:
+        pair = spec.add_pair(name=f"{name} sphere {sphere.identity}", geomname1=name)
+        pair.geomname2 = f"sphere {sphere.identity}"
+        pair.condim, pair.friction[:2], pair.margin = 3 if sphere.mu > 0.0 else 1, sphere.mu, TOUCH_M
+        pair.solref[:2], pair.solimp[:] = (TIME_CONSTANT * dt, 1.0), WALL_IMPEDANCE
+        pair.solreffriction[:2] = -1.0, -SLIDING_1_S
 
 
 def _w_first(quaternion: Array) -> Array:

@@ -82,7 +82,8 @@ class PyBullet:
             restitution: Returned share of the approach speed of an impact, 0 to 1.
 
         Raises:
-            InputError: `dt` is not positive, `restitution` is out of range, or Bullet cannot represent the robot.
+            InputError: `dt` is not positive, `restitution` is out of range, there is a wall, or Bullet cannot represent
+                the robot.
         """
         self._dt = require_positive("longest substep", dt)
         if not 0.0 <= restitution <= 1.0:
@@ -107,6 +108,8 @@ class PyBullet:
             deterministicOverlappingPairs=1,
         )
         if isinstance(contacts, SphereContacts):
+            if contacts.walls.size:
+                raise InputError("plant 'pybullet' has no walls; take coulomb-lcp, sap or mujoco")
             self._touched = _add_ground(self._world, contacts.terrain)
             self._body = _add_multibody(self._world, machine, restitution)
         else:  # in this order: Bullet reports friction on the body that was added first

@@ -101,6 +101,8 @@ class Scenery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         mu: Friction coefficient of the ground; None if there is no single value, because nothing slips or each
             touchdown has a different value.
         mu_told: Friction coefficient that the controller assumes; None in the same cases as `mu`.
+        hands: Names of the robot's hands that are numbered after its feet.
+        walls: Unit normal and offset of each wall ``n·p = offset``, which feet and hands may touch; bodies show them.
     """
 
     robot: str | None = None
@@ -108,6 +110,8 @@ class Scenery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ground: DrawableGround | None = DrawableGround()
     mu: NotNegative | None = None
     mu_told: NotNegative | None = None
+    hands: tuple[str, ...] = ()
+    walls: tuple[tuple[float, float, float, float], ...] = ()
 
 
 def of_meta(meta: Mapping[str, Any], where: str) -> Scenery:

@@ -15,7 +15,7 @@ from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.planners import dcm
 from idcontrol.planners.dcm import Steps
-from idcontrol.tasks import CoM, Frame, Posture, Task
+from idcontrol.tasks import CoM, Force, Frame, Posture, Task
 from idcontrol.types import Array, ContactForces, Reference, State
 
 FIRM, LOOSE = 1e-3, 1e-6
@@ -58,13 +58,17 @@ class Body:
 
     Attributes:
         names: Names of the feet.
+        floats: True if the base floats.
         home: State in the home pose.
         contacts: Corners of its feet, on a separate system.
-        com: Task on the centre of mass.
-        trunk: Tasks on the orientations of base and torso.
+        com: Task on the centre of mass; not among `tasks` on a fixed base.
+        trunk: Tasks on the orientations of base and torso; none on a fixed base.
         feet: Tasks on the feet; the task of a standing foot has no weight.
-        hand: Task on the position of a hand; None if no hand moves.
+        hand: Task on the position of a hand that touches nothing; None if there is none.
+        press: Target of the force on a hand that may touch a wall, which is the last foot; None if there is none.
+        turn: Task on the orientation of this hand, without weight at first.
         centre: Centre of each foot's corners in its frame, shape (n, 3) [m].
+        h: Control period [s].
         stance: True for feet in stance, shape (n,).
         to_liftoff: Time until each foot leaves the ground, shape (n,) [s]; inf without a planned liftoff.
     """
@@ -90,10 +94,11 @@ class Body:
             hand: Frame of a hand to be moved.
 
         Raises:
-            InputError: The robot has no floating base or fewer than two feet.
+            InputError: The robot has a floating base and fewer than two feet, or a fixed base and no hand.
         """
         self.names = robot.patches
-        if robot.description.base != "free-flyer" or len(self.names) < 2:
+        floats = robot.description.base == "free-flyer"
+        if len(self.names) < 2 if floats else hand is None and not robot.hands:
             raise InputError(f"robot {robot.name!r} needs a floating base and two feet or more; take talos, g1 or go1")
         self.contacts = robot.contacts(mu)
         self.system, self.home = self.contacts.system, robot.standing_state(self.contacts.system)
@@ -102,8 +107,9 @@ class Body:
         offsets = np.array([sphere.offset_m for sphere in robot.spheres])
         self._corners = [offsets[patch == i] for i in range(n)]
         self.centre = np.array([corners.mean(axis=0) for corners in self._corners])
-        self.com = CoM(kp=com_kp_1_s2, weight=BALANCE)
-        self.trunk = tuple(Frame(name, "orientation") for name in trunk_frames(self.system, self.contacts))
+        self.com, self.floats = CoM(kp=com_kp_1_s2, weight=BALANCE), floats
+        trunk = trunk_frames(self.system, self.contacts) if floats else ()
+        self.trunk = tuple(Frame(name, "orientation") for name in trunk)
         self.feet = tuple(
             Frame(
                 frame,
@@ -114,8 +120,10 @@ class Body:
             for i, frame in enumerate(frames)
         )
         self.hand = None if hand is None else Frame(hand, "position")
-        self._h, self._held = 1.0 / rate_hz, robot.standing_reference()
-        self.stance = np.ones(n, dtype=np.bool_)
+        self.press = Force(robot.hands[-1].frame) if robot.hands else None
+        self.turn = Frame(robot.hands[-1].frame, "orientation", weight=0.0) if robot.hands else None
+        self.h, self._held = 1.0 / rate_hz, robot.standing_reference()
+        self.stance = np.full(n, floats)  # fingertips of an arm do not stand
         self._since, self.to_liftoff = np.full(n, np.inf), np.full(n, np.inf)
 
     def groups(self, walk: Steps) -> list[tuple[int, ...]]:
@@ -141,12 +149,14 @@ class Body:
     @property
     def tasks(self) -> tuple[Task, ...]:
         """Return all tasks for the controller."""
-        return (self.com, *self._frames, Posture(kp=30.0, weight=self._posture_weights()))
+        com, press = (self.com,) if self.floats else (), () if self.press is None else (self.press,)
+        return (*com, *self._frames, *press, Posture(kp=30.0, weight=self._posture_weights()))
 
     @property
     def _frames(self) -> tuple[Frame, ...]:
         """Return the tasks on frames."""
-        return (*self.trunk, *self.feet, *(() if self.hand is None else (self.hand,)))
+        hands = (task for task in (self.hand, self.turn) if task is not None)
+        return (*self.trunk, *self.feet, *hands)
 
     def _posture_weights(self) -> Array:
         """Return the posture's weight of each joint, shape (a,).
@@ -171,14 +181,14 @@ class Body:
         return dcm.Motion(data.com[0][:2].copy(), data.vcom[0][:2].copy(), np.zeros(2))
 
     def places(self, q: Array) -> dict[str, Any]:
-        """Return the placements of trunk and feet by frame, ``pinocchio.SE3``, in configuration `q`."""
+        """Return the placements of trunk, feet and hand by frame, ``pinocchio.SE3``, in configuration `q`."""
         model, data = self.system.model, self.system.scratch
         pin.framesForwardKinematics(model, data, q)
-        return {task.frame: data.oMf[self.system.frame(task.frame)].copy() for task in (*self.trunk, *self.feet)}
+        return {task.frame: data.oMf[self.system.frame(task.frame)].copy() for task in self._frames}
 
     def follow(self, task: CoM | Frame, place: Any, velocity: Array, acceleration: Array) -> None:
         """Set a task to a motion; controllers expect as its velocity the mean over the past period."""
-        task.set(place, velocity - 0.5 * self._h * acceleration, acceleration)
+        task.set(place, velocity - 0.5 * self.h * acceleration, acceleration)
 
     def lift(self, foot: int) -> None:
         """Let a foot leave the ground."""
@@ -191,21 +201,21 @@ class Body:
         Its task holds the foot for `LANDED_S`, until all corners carry load; without it the posture task would pull
         the leg.
         """
-        self.stance[foot], self._since[foot] = True, -self._h
+        self.stance[foot], self._since[foot] = True, -self.h
         still = np.zeros(3 if self.feet[foot].kind == "position" else 6)
         self.follow(self.feet[foot], place.translation if self.feet[foot].kind == "position" else place, still, still)
 
     def pressed(self, forces: ContactForces | None) -> Array:
-        """Return the sensed vertical force on each foot, shape (n,) [N]; zero without contact."""
-        load = np.zeros(len(self.names))
+        """Return the sensed force on each foot, world axes, shape (n, 3) [N]; zero without contact."""
+        force = np.zeros((len(self.names), 3))
         if forces is not None:
-            load[forces.identity] = forces.force[:, 2]
-        return load
+            force[forces.identity] = forces.force
+        return force
 
     def reference(self) -> Reference:
         """Count one more period of stance; return the home pose with the present stance of the feet."""
-        self._since += self._h
-        for foot in np.flatnonzero(self.stance & (np.abs(self._since - LANDED_S) < 0.5 * self._h)):
+        self._since += self.h
+        for foot in np.flatnonzero(self.stance & (np.abs(self._since - LANDED_S) < 0.5 * self.h)):
             self.feet[foot].weight = 0.0
         stance = {
             "stance": self.stance.copy(),

@@ -75,8 +75,7 @@ class Stand:
         for task in body.trunk:
             task.set(body.places(body.home.q)[task.frame])
         if body.hand is not None:
-            body.system.frame(body.hand.frame)
-            hand = body.system.scratch.oMf[body.system.frame(body.hand.frame)].translation
+            hand = body.places(body.home.q)[body.hand.frame].translation
             points = hand + np.array([(0.0, 0.0, 0.0), *reach.through_m])
             self._way, self._reach_s = (
                 CubicSpline(np.linspace(0.0, 1.0, len(points)), points),
@@ -256,7 +255,7 @@ class Walk:
         if t < step.lift_s:
             body.to_liftoff[list(step.feet)] = step.lift_s - t
             return
-        here, load = body.places(state.q), body.pressed(state.forces)
+        here, load = body.places(state.q), body.pressed(state.forces)[:, 2]
         if not self._starts:
             for foot in step.feet:
                 start = self._starts[foot] = here[body.feet[foot].frame]

@@ -12,17 +12,20 @@ from typing import Annotated, Final
 
 import msgspec
 import numpy as np
+import pinocchio as pin
 
 from idcontrol import controllers, plants, robots
 from idcontrol.config.configuration import Duration, NotNegative, Positive, Rate
+from idcontrol.contact.spheres import SphereContacts
 from idcontrol.errors import InputError
 from idcontrol.loop.simulated import Sensor, Tick, ticks
 from idcontrol.planners.dcm import Steps
 from idcontrol.plants import SimulatedPlant
-from idcontrol.record.scenery import Scenery
+from idcontrol.record.scenery import DrawableBody, Scenery
 from idcontrol.scenes.body import Body
 from idcontrol.scenes.disturbances import Delayed, Kicked, delay_periods, loaded, scaled
 from idcontrol.scenes.motions import Oscillation, Reach, Stand, Walk
+from idcontrol.scenes.press import Press, Wall
 from idcontrol.scenes.settings import AssumedFriction, control_periods
 from idcontrol.sensing import Sensing, sense
 from idcontrol.types import Array, Sensed
@@ -31,6 +34,10 @@ STANDS_S: Final = 6.0
 """Length of a run without steps [s]."""
 PUSHED_M_S: Final = (0.0, 0.22, 0.0)
 """Velocity that a push adds if its impulse is not given [m/s]."""
+
+
+PANEL_M: Final = (0.02, 0.6, 0.6)
+"""Size of the part of a wall that is drawn [m]."""
 
 
 class Push(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,11 +65,13 @@ class Unknown(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         delay_s: Delay of the torques; a whole number of control periods.
         payload_share: Mass on the base, as a share of the robot's mass.
         mass_error: Masses and inertias of all links are 1 + error times the controller's.
+        wall_m: The wall is farther by this distance; negative if it is nearer.
     """
 
     delay_s: NotNegative = 0.0
     payload_share: NotNegative = 0.0
     mass_error: Annotated[float, msgspec.Meta(gt=-1, le=10)] = 0.0
+    wall_m: float = 0.0
 
 
 class WholeBodyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -77,6 +86,7 @@ class WholeBodyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         rate_hz: Rate of the control loop.
         sway: Motion of the centre of mass while all feet stand.
         reach: Motion of a hand while all feet stand.
+        wall: A wall in front of the hand of `reach`, and the force with which it presses.
         walk: Steps; with a count of 0 all feet stay in place.
         begin_s: Time before the first step, in which the load is transferred to the stance feet; also before the
             step that brings the feet together after a push.
@@ -99,6 +109,7 @@ class WholeBodyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     rate_hz: Rate = 1000.0
     sway: Oscillation = Oscillation()
     reach: Reach = Reach()
+    wall: Wall = Wall()
     walk: Steps = Steps()
     begin_s: Positive = 1.0
     lower_m: float = 0.0
@@ -139,31 +150,25 @@ class WholeBodyScene:
                 )
         if config.lower_m != 0.0 and not walks:
             raise InputError("lower_m is for a machine that steps; to lower a standing machine, set sway.centre_m")
-        self.config, self.robot = config, robots.load(config.robot)
+        self.config, self.robot = config, _at_wall(config)
         self.body = Body(
             self.robot,
             mu=config.mu,
             rate_hz=config.rate_hz,
             com_kp_1_s2=config.com_kp_1_s2,
             foot_kp_1_s2=config.foot_kp_1_s2,
-            hand=config.reach.frame,
+            hand=None if self.robot.walls else config.reach.frame,
         )
-        self.motion = (
-            Walk(self.body, config.walk, begin_s=config.begin_s, lower_m=config.lower_m)
-            if walks
-            else Stand(self.body, config.sway, config.reach)
-        )
-        needs = {
-            "push.at_s": config.push.at_s,
-            "reach": None if config.reach.frame is None else len(config.reach.through_m) * config.reach.each_s,
-        }
+        law, assumed = controllers.contact_law(config.controller), config.friction
+        self.mu_controller = assumed.of_controller(config.mu, law)
+        contacts = self.robot.contacts(self.mu_controller)
+        self.motion = self._motion(contacts, walks)
+        needs = {"push.at_s": config.push.at_s, "reach": self._reached_s()}
         for what, until_s in needs.items():
             if until_s is not None and until_s >= self.duration_s:
                 raise InputError(
                     f"{what} takes until {until_s:g} s, but the run ends at {self.duration_s:g} s; set duration_s"
                 )
-        law, assumed = controllers.contact_law(config.controller), config.friction
-        self.mu_controller = assumed.of_controller(config.mu, law)
         self._controller = controllers.make(
             config.controller,
             self.robot,
@@ -171,6 +176,7 @@ class WholeBodyScene:
             rate_hz=config.rate_hz,
             settings=config.inverse,
             tasks=self.body.tasks,
+            contacts=contacts,
         )
         self.plant, self._sense = self._plant(), self._sensor()
 
@@ -196,11 +202,42 @@ class WholeBodyScene:
             patch=patch,
         )
 
+    def _motion(self, contacts: SphereContacts, walks: bool) -> Walk | Stand | Press:
+        """Return the planner; a `Press` moves the wall that the controller's `contacts` assume."""
+        config, body = self.config, self.body
+        if walks:
+            return Walk(body, config.walk, begin_s=config.begin_s, lower_m=config.lower_m)
+        stand = Stand(body, config.sway, config.reach)
+        if not self.robot.walls:
+            return stand
+        # the hand slides on purpose, and its sensed friction is the target: the cone only has to contain it
+        contacts.mu[-1] = np.sqrt(2.0) * config.friction.best(config.mu)
+        return Press(body, stand, config.reach, config.wall, contacts, config.inverse.landing.decay_s)
+
+    def _reached_s(self) -> float | None:
+        """Return the expected end of the motion of a hand [s]; None if no hand moves."""
+        if isinstance(self.motion, Press):
+            return self.motion.end_s
+        reach = self.config.reach
+        return None if reach.frame is None else len(reach.through_m) * reach.each_s
+
     def scenery(self) -> Scenery:
         """Return the robot and the ground for display (`idcontrol view`)."""
         name = self.config.robot if self.config.robot == self.robot.name else str(self.robot.path.resolve())
         nominal = self.mu_controller if np.isfinite(self.mu_controller) else None
-        return Scenery(robot=name, mu=self.config.mu if np.isfinite(self.config.mu) else None, mu_told=nominal)
+        panels: tuple[DrawableBody, ...] = ()
+        if isinstance(self.motion, Press):
+            x, y, z = self.motion.middle.tolist()
+            pose = (x + self.config.unknown.wall_m + 0.5 * PANEL_M[0], y, z, 0.0, 0.0, 0.0, 1.0)
+            panels = (DrawableBody(name="wall", shape="box", size_m=PANEL_M, opacity=0.5, pose=pose),)
+        return Scenery(
+            robot=name,
+            bodies=panels,
+            mu=self.config.mu if np.isfinite(self.config.mu) else None,
+            mu_told=nominal,
+            hands=tuple(hand.name for hand in self.robot.hands),
+            walls=self.true.walls,
+        )
 
     def _sensor(self) -> Sensor | None:
         """Return the conversion from the true state to the sensed state; None if they are equal."""
@@ -213,6 +250,11 @@ class WholeBodyScene:
         tau = np.zeros(self.body.system.n_actuated)
         return lambda state: through(Sensed(state=state, tau=tau, accelerometer=still))
 
+    @property
+    def true(self) -> robots.Robot:
+        """Return the robot in front of the true wall."""
+        return _at_wall(self.config, self.config.unknown.wall_m) if self.robot.walls else self.robot
+
     def _plant(self) -> SimulatedPlant:
         config, system, h = self.config, self.robot.system(), 1.0 / self.config.rate_hz
         if config.unknown.payload_share != 0.0:
@@ -220,7 +262,7 @@ class WholeBodyScene:
         if config.unknown.mass_error != 0.0:
             system = scaled(system, 1.0 + config.unknown.mass_error)
         mu = config.friction.of_plant(config.mu, plants.contact_law(config.plant))
-        contacts = self.robot.contacts(mu, system=system)
+        contacts = self.true.contacts(mu, system=system)
         setup = plants.Setup(system=system, contacts=contacts, dt=h, settings=config.ground, robot=self.robot, mu=mu)
         plant = plants.build(config.plant, setup)
         if config.push.at_s is not None:
@@ -240,3 +282,24 @@ class WholeBodyScene:
         angle = np.radians(push.direction_deg)
         force = push.force_n * np.array([np.cos(angle), np.sin(angle), 0.0])
         return force * h / mass, delay_periods("push.lasts_s", push.lasts_s, h)
+
+
+def _at_wall(config: WholeBodyConfig, farther_m: float = 0.0) -> robots.Robot:
+    """Return the robot in front of its wall, which is farther by `farther_m` [m]; without a wall the robot alone.
+
+    Raises:
+        UnknownName: The robot does not exist, or has no hand on the frame of `reach`.
+        InputError: No hand moves, or it has no point to slide to.
+    """
+    robot, reach, distance = robots.load(config.robot), config.reach, config.wall.distance_m
+    if distance is None:
+        return robot
+    if reach.frame is None or len(reach.through_m) < 2:
+        raise InputError("a wall needs a hand: set reach.frame, and two or more points in reach.through_m")
+    (hand,) = robot.at_wall(reach.frame, (-1.0, 0.0, 0.0), 0.0).hands
+    system = robot.system()
+    q = robot.standing_state(system).q
+    data = system.model.createData()
+    pin.framesForwardKinematics(system.model, data, q)
+    tip = data.oMf[system.frame(hand.frame)].act(np.array(hand.offset_m))[0] + hand.radius_m
+    return robot.at_wall(reach.frame, (-1.0, 0.0, 0.0), float(-(tip + distance + farther_m)))

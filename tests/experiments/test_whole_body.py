@@ -182,7 +182,7 @@ def test_arms_and_head_hold_the_posture_unless_a_task_moves_them():
 
 def test_sole_that_turns_about_its_centre_has_slipped_with_its_corners(swayed):
     def turn(slide):
-        slide[100:400, :4] = 0.3 * np.array([[1.0, 0.0], [0.0, 1.0], [0.0, -1.0], [-1.0, 0.0]])
+        slide[100:400, :4] = 0.3 * np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, -1.0, 0.0], [-1.0, 0.0, 0.0]])
 
     twisted = verdicts(swayed[1], slide=turn)["slipped_m"]
     assert verdicts(swayed[1])["slipped_m"].value < 1e-5

@@ -43,11 +43,18 @@ class DrawableSole(Protocol):
     corners_m: Sequence[tuple[float, float, float]]
 
 
+class DrawableHand(DrawableFoot, Protocol):
+    """A hand that may be a foot."""
+
+    name: str
+
+
 class DrawableDescription(Protocol):
     """The drawn part of a robot file."""
 
     feet: Sequence[DrawableFoot]
     soles: Sequence[DrawableSole]
+    hands: Sequence[DrawableHand]
 
 
 class DrawableRobot(Protocol):

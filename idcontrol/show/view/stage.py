@@ -98,12 +98,20 @@ class Stage:
             self._data = self._model.createData()
             seen = drawable_links(robot, self._model)
             self._joints = tuple(link.joint for link in seen)
-            self._feet = tuple(
-                (self._model.getFrameId(foot.frame), np.array(foot.offset_m), foot.radius_m)
-                for foot in robot.description.feet
-            ) + tuple(
-                (self._model.getFrameId(sole.frame), np.mean(sole.corners_m, axis=0), sole.radius_m)
-                for sole in robot.description.soles
+            self._feet = (
+                tuple(
+                    (self._model.getFrameId(foot.frame), np.array(foot.offset_m), foot.radius_m)
+                    for foot in robot.description.feet
+                )
+                + tuple(
+                    (self._model.getFrameId(sole.frame), np.mean(sole.corners_m, axis=0), sole.radius_m)
+                    for sole in robot.description.soles
+                )
+                + tuple(
+                    (self._model.getFrameId(hand.frame), np.array(hand.offset_m), hand.radius_m)
+                    for hand in robot.description.hands
+                    if hand.name in scenery.hands
+                )
             )
             nodes += [Node(link.name, link.meshes) for link in seen]
             self.floating = self._model.joints[1].nq == 7
@@ -191,10 +199,13 @@ class Stage:
         return np.stack([tail, tail + self.metres_per_newton * force], axis=1)
 
     def _contact_frame(self, centre: Array, radius: float) -> Array:
-        """Return the pose of the contact frame of a foot sphere on the ground (math.md, section 2)."""
+        """Return the pose of the contact frame of a foot sphere on the nearest ground or wall (math.md, section 2)."""
         if self.ground is None:
             return np.concatenate([centre, [0.0, 0.0, 0.0, 1.0]])
-        _, n, point = sphere_gap(self.ground.parameters, self.ground.coefficients, *centre, radius)
+        gap, n, point = sphere_gap(self.ground.parameters, self.ground.coefficients, *centre, radius)
+        for *normal, offset in self.scenery.walls:
+            if (distance := np.dot(normal, centre) - offset - radius) < gap:
+                gap, n, point = distance, tuple(normal), centre - radius * np.array(normal)
         rows = np.empty((3, 3))
         write_axes(*n, 0.0, rows)
         return np.array(pin.SE3ToXYZQUAT(pin.SE3(rows[[1, 2, 0]].T, np.array(point))))
