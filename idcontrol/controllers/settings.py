@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from idcontrol.contact.landing import Landing
 from idcontrol.errors import InputError
 
 Objective: TypeAlias = Literal["consistent", "printed"]
+NOT_NEGATIVE: Final = (
+    "contact_margin_m", "landing_s", "approach_speed_m_s", "slide_speed_m_s", "edge_speed_m_s", "ramp_s",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +61,7 @@ class InverseSettings:
             Zapolsky & Drumwright 2017 (eqs. 69 and 97; math.md, section 7.2).
 
     Raises:
-        InputError: `ramp_s` is negative, or `rate_limit_nm_s` is not positive.
+        InputError: A time, distance or speed is negative, or `rate_limit_nm_s` is not positive.
     """
 
     contact_margin_m: float = 0.05
@@ -78,8 +81,9 @@ class InverseSettings:
     objective: Objective = "consistent"
 
     def __post_init__(self) -> None:
-        if not self.ramp_s >= 0.0:
-            raise InputError(f"inverse.ramp_s is {self.ramp_s}; it must not be negative")
+        for name in NOT_NEGATIVE:
+            if not getattr(self, name) >= 0.0:
+                raise InputError(f"inverse.{name} is {getattr(self, name)}; it must not be negative")
         rate = self.rate_limit_nm_s
         if rate is not None and rate != "robot" and not float(rate) > 0.0:
             raise InputError(f"inverse.rate_limit_nm_s is {rate}; it must be positive, null (no bound) or robot")

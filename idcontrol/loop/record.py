@@ -271,7 +271,7 @@ class Scribe:
             "phases_s": {
                 kind.name.lower(): float(self._h * np.count_nonzero(running & (phase == kind))) for kind in Phase
             },
-            "end_speed_m_s": self._end_speed(recorded),
+            "end_speed_m_s": end_speed(recorded) if self._session.system.floats else None,
             "fault": ", ".join(NAMES[fault] for fault in Fault(ending.faults)) or None,
             "signal": ending.signal,
             "error": ending.error or self._error(ending, arrays["compute_us"], dropped),
@@ -295,16 +295,6 @@ class Scribe:
         row = np.minimum(np.searchsorted(truth["t"], arrays["t_machine"]), len(truth["t"]) - 1)
         seen = np.hstack((arrays["q"][:, :7], arrays["v"][:, :6]))
         return estimate(truth["q"][row], truth["v"][row], seen)
-
-    def _end_speed(self, recorded: Mapping[str, Array]) -> float | None:
-        """Return the largest speed of the base from the first tick that brakes or has stopped [m/s].
-
-        The speed is None if no such tick is recorded, or if the base is fixed.
-        """
-        ends = recorded["mode"] >= Mode.DAMPED
-        if not (self._session.system.floats and ends.any()):
-            return None
-        return float(np.linalg.norm(recorded["v"][int(ends.argmax()) :, :3], axis=1).max())
 
     def _error(self, ending: Ending, compute_us: Array, dropped: Array) -> str | None:
         """Return one line about the fault that ended a loop without an exception; None without a fault.
@@ -473,6 +463,16 @@ class Batch:
         rows, self.rows = self.rows, []  # cleared first: rows that cannot be written must not be tried again at the end
         if rows:
             self.take(np.array(rows))
+
+
+def end_speed(recorded: Mapping[str, Array]) -> float | None:
+    """Return the largest speed of the base in the ticks at the end in which the machine brakes or has stopped [m/s].
+
+    The speed is None if the run does not end so.
+    """
+    active = np.flatnonzero(recorded["mode"] < Mode.DAMPED)
+    last = recorded["v"][active[-1] + 1 if active.size else 0 :, :3]
+    return float(np.linalg.norm(last, axis=1).max()) if len(last) else None
 
 
 def main() -> int:

@@ -10,6 +10,7 @@ from msgspec import structs
 
 from idcontrol.controllers import InverseSettings, relax
 from idcontrol.controllers.schemes import COULOMB_QP
+from idcontrol.controllers.settings import NOT_NEGATIVE
 from idcontrol.controllers.step import MOVED, problem_of, step_from_problem
 from idcontrol.errors import InputError
 from idcontrol.models import dissipation, no_slip
@@ -29,11 +30,12 @@ def assembled(state, reference, **settings):
     return controller(COULOMB_QP, **settings).problem(state, reference)
 
 
-def test_a_ramp_time_must_not_be_negative():
-    assert InverseSettings(ramp_s=0.0).ramp_s == 0.0
-    for ramp_s in (-1e-9, np.nan):
-        with pytest.raises(InputError, match=r"inverse.ramp_s is .*; it must not be negative"):
-            InverseSettings(ramp_s=ramp_s)
+@pytest.mark.parametrize("name", NOT_NEGATIVE)
+def test_times_distances_and_speeds_must_not_be_negative(name):
+    assert getattr(InverseSettings(**{name: 0.0}), name) == 0.0
+    for value in (-1e-9, np.nan):
+        with pytest.raises(InputError, match=rf"inverse.{name} is .*; it must not be negative"):
+            InverseSettings(**{name: value})
 
 
 def moving_foot(system, velocity, gap=0.0):

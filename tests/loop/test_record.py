@@ -17,7 +17,7 @@ from idcontrol.loop.clock import NS
 from idcontrol.loop.jobs import RecordJob, encode, start
 from idcontrol.loop.life import Phase
 from idcontrol.loop.memory import anonymous
-from idcontrol.loop.record import READY, WRITTEN_AT_ONCE, Batch, Ending, Lines, Scribe, _Drain, too_slow
+from idcontrol.loop.record import READY, WRITTEN_AT_ONCE, Batch, Ending, Lines, Scribe, _Drain, end_speed, too_slow
 from idcontrol.loop.ring import Ring, ring_bytes
 from idcontrol.loop.safety import MEANINGS, NAMES, Fault, Mode, Policy, Rule
 from idcontrol.loop.session import wire_format
@@ -144,6 +144,13 @@ def test_metrics_of_a_recovered_loop_cover_its_last_stretch_of_work(tmp_path):
     scribe = Scribe(session, tmp_path / "run", {}, H, machine_too=False)
     scribe.loop_rows(rows)
     assert scribe.close(OUTCOME)["compute_us"]["max"] == 100.0
+
+
+def test_the_speed_at_the_end_leaves_out_braking_before_a_recovery():
+    mode = np.array([Mode.RUNNING, Mode.DAMPED, Mode.RUNNING, Mode.DAMPED, Mode.STOPPED])
+    v = np.array([[5.0, 0.0, 0.0], [4.0, 0.0, 0.0], [3.0, 0.0, 0.0], [0.0, -0.3, 0.0], [0.1, 0.0, 0.0]])
+    assert end_speed({"mode": mode, "v": v}) == 0.3
+    assert end_speed({"mode": mode[:3], "v": v[:3]}) is None
 
 
 def test_every_fault_has_a_rule_and_a_sentence():
