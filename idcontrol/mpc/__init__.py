@@ -32,6 +32,10 @@ __all__ = ["Socket", "Target"]
 
 REST_S: Final = 0.1
 """Time in which the reference comes to rest after the last target [s]."""
+ROUNDING_S: Final = 1e-9
+"""Times that differ by less than this are equal [s]. Otherwise rounding would keep targets of older plans."""
+JOIN_S: Final = 0.1
+"""Time in which a foot that lifts off joins its planned path, unless it lands earlier [s]."""
 JOINT_WEIGHT: Final = 1e-4
 """Weight of the joints' reference; base and swinging feet have the weight 1."""
 
@@ -71,7 +75,8 @@ class Socket:
 
     Between two targets, positions follow a quintic polynomial in the tangent space that matches position, velocity and
     acceleration of both targets. Forces are interpolated linearly. A new target replaces all targets at the same or a
-    later time, and the reference continues from its present value without a jump.
+    later time, and the reference continues from its present value without a jump. A foot that lifts off starts from
+    its measured pose, and joins its planned path within `JOIN_S` or by its touchdown, whichever comes first.
 
     Attributes:
         tasks: Tasks for the controller: pose of the base, feet in the air, posture of the joints, force targets.
@@ -120,7 +125,7 @@ class Socket:
         self._stale = self._begun = False
         still, stands = np.zeros(self._system.model.nv), np.ones(self._n, dtype=np.bool_)
         self._start = self._last = Target(t=state.t, q=state.q.copy(), v=still, a=still, contacts=stands)
-        self._touchdown = np.full(self._n, -np.inf)
+        self._touchdown, self._joining = np.full(self._n, -np.inf), dict[int, BPoly]()
         self.events.clear()
 
     def set_target(
@@ -162,7 +167,7 @@ class Socket:
         if self._stale:
             self.events.append(Event(t=now.t, what="targets resumed"))
         target = Target(t=now.t if t is None else t, contacts=arrays.pop("contacts") > 0.5, **arrays)
-        ahead = [] if self._stale or t is None else [other for other in self._queue if other.t < target.t]
+        ahead = [] if self._stale or t is None else [other for other in self._queue if other.t < target.t - ROUNDING_S]
         if not ahead:  # the end of the present path is replaced
             self._start, self._path = now, None
         self._queue, self._stale, self._begun = [*ahead, target], False, t is not None
@@ -173,7 +178,8 @@ class Socket:
         Raises:
             InputError: Targets are stale and the policy is ``stop``.
         """
-        while self._queue and self._queue[0].t <= state.t:
+        before = self._start.contacts
+        while self._queue and self._queue[0].t <= state.t + ROUNDING_S:
             end = self._queue.pop(0)
             self._touchdown[end.contacts & ~self._start.contacts] = end.t
             self._start, self._path = end, None
@@ -185,6 +191,8 @@ class Socket:
             still = np.zeros_like(last.v)
             last = msgspec.structs.replace(last, q=state.q.copy(), v=still, a=still)
         self._last = last
+        for foot in np.flatnonzero(before & ~last.contacts):
+            self._joining[int(foot)] = self._join(int(foot), last, state)
         q, v, a = self._set_tasks(last, state, damps=damps)
         base = pin.XYZQUATToSE3(last.q[:7]) * system.model.frames[self._places[0]].placement
         liftoff = np.full(self._n, np.inf)
@@ -232,6 +240,27 @@ class Socket:
         now = Target(t=t, q=q, v=path(t, 1), a=path(t, 2), contacts=start.contacts, forces=forces)
         return now if start.K is None else msgspec.structs.replace(now, K=start.K, x0=start.x0)
 
+    def _join(self, foot: int, last: Target, state: State) -> BPoly:
+        """Return the motion by which a foot that lifts off joins its planned path.
+
+        The polynomial of `State.t` is the displacement from the path, linear and angular, shape (6,) [m, rad].
+        """
+        # A standing foot follows no task: it rolls, and it may have landed beside its target. If its task began on the
+        # planned path, the foot would still be moving towards this path when it lands.
+        model, data, axes = self._system.model, self._system.scratch, pin.LOCAL_WORLD_ALIGNED
+        frame = self._places[foot + 1]
+        at = []
+        for q, v in ((last.q, last.v), (state.q, state.v)):
+            pin.forwardKinematics(model, data, q, v)
+            place = pin.updateFramePlacement(model, data, frame).copy()
+            at.append((place, pin.getFrameVelocity(model, data, frame, axes).vector))
+        (plan, planned), (place, velocity) = at
+        way = np.r_[place.translation - plan.translation, pin.log3(place.rotation @ plan.rotation.T)]
+        lands = next((target.t for target in self._queue if target.contacts[foot]), np.inf)
+        still = np.zeros(6)
+        ends = [[way, velocity - planned, still], [still, still, still]]
+        return BPoly.from_derivatives([state.t, min(state.t + JOIN_S, lands)], ends)
+
     def _set_tasks(self, last: Target, state: State, *, damps: bool) -> tuple[Array, Array, Array]:
         """Write the demand into the tasks; return its configuration, velocity and acceleration."""
         model, data, axes = self._system.model, self._system.scratch, pin.LOCAL_WORLD_ALIGNED
@@ -242,12 +271,17 @@ class Socket:
             q, v, (a, forces) = state.q, state.v, self._fed_back(last, state)
         pin.forwardKinematics(model, data, q, v, a)
         stands = [damps, *(last.contacts | damps)]  # feet on the ground have no task
-        for task, frame, rests in zip(self._frames, self._places, stands, strict=True):
+        for foot, (task, frame, rests) in enumerate(zip(self._frames, self._places, stands, strict=True), -1):
             _weigh(task, 0.0 if rests else 1.0)
             if not rests:
                 place, rows = pin.updateFramePlacement(model, data, frame), slice(0, 6 if task.kind == "pose" else 3)
-                velocity = pin.getFrameVelocity(model, data, frame, axes).vector[rows]
-                task.set(place, velocity, pin.getFrameClassicalAcceleration(model, data, frame, axes).vector[rows])
+                velocity = pin.getFrameVelocity(model, data, frame, axes).vector
+                acceleration = pin.getFrameClassicalAcceleration(model, data, frame, axes).vector
+                if last.K is None and (joining := self._joining.get(foot)) is not None and last.t < joining.x[-1]:
+                    way, speed, change = (joining(last.t, k) for k in range(3))
+                    place = pin.SE3(pin.exp3(way[3:]) @ place.rotation, place.translation + way[:3])
+                    velocity, acceleration = velocity + speed - 0.5 * self._h * change, acceleration + change
+                task.set(place, velocity[rows], acceleration[rows])
         for foot, force in enumerate(self._forces):
             if forces is not None:
                 force.set(forces[foot])

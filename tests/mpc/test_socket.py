@@ -8,6 +8,7 @@ import pytest
 
 import idcontrol as idc
 from idcontrol.errors import InputError
+from idcontrol.mpc import JOIN_S
 from idcontrol.types import Array
 
 H, MU = 1e-3, 0.6
@@ -84,6 +85,18 @@ def test_contacts_count_down_to_liftoff_and_up_from_touchdown(robot: idc.robots.
     assert at[0.012].to_liftoff[1] == np.inf
     assert at[0.025].stance.tolist() == [False, True, True, True]
     assert at[0.034].since_touchdown[0] == pytest.approx(0.004)
+
+
+def test_times_that_differ_by_rounding_are_equal(robot: idc.robots.Robot) -> None:
+    socket, state, still = idc.mpc.Socket(robot), robot.standing_state(), np.zeros(18)
+    socket(state)
+    q = state.q.copy()
+    q[7] += 0.1
+    socket.set_target(q, still, still, np.ones(4), t=0.3)
+    socket.set_target(state.q, still, still, [False, True, True, True], t=0.1 + 0.2)  # more than 0.3: replaces it
+    between, end = (socket(idc.State(t=t, q=state.q, v=still)) for t in (0.15, 0.3))
+    np.testing.assert_allclose(between.q, robot.system().joint_positions(state.q), atol=1e-12)
+    assert not end.stance[0]
 
 
 def test_the_reference_comes_to_rest_when_targets_stop(robot: idc.robots.Robot) -> None:
@@ -211,18 +224,23 @@ def test_a_target_without_a_time_holds_until_the_next(robot: idc.robots.Robot) -
     assert half[0] == pytest.approx(0.05)
 
 
-def test_a_foot_in_the_air_is_a_task_and_a_standing_foot_is_not(robot: idc.robots.Robot) -> None:
+@pytest.mark.parametrize("lands_s", [0.05, np.inf])
+def test_a_foot_lifts_off_from_where_it_stands_and_joins_its_path(robot: idc.robots.Robot, lands_s: float) -> None:
     socket, state, still = idc.mpc.Socket(robot), robot.standing_state(), np.zeros(18)
     controller = idc.controllers.make("id-coulomb-qp", robot, mu=MU, tasks=socket.tasks)
     q = state.q.copy()
     q[8] += 0.2  # the thigh of LF
-    socket.set_target(q, still, still, [False, True, True, True])
-    controller(state, socket(state))
-    feet = [task for task in socket.tasks if isinstance(task, idc.tasks.Frame)][1:]
-    assert [task.weight.max() for task in feet] == [1.0, 0.0, 0.0, 0.0]
+    socket.set_target(q, still, still, [False, True, True, True], t=1e-4)
+    socket.set_target(q, still, still, [np.isfinite(lands_s), True, True, True], t=min(lands_s, 1.0))
     moved = [robot.system() for _ in range(2)]
     for system, at in zip(moved, (q, state.q), strict=True):
         system.update(at, still)
+    feet = [task for task in socket.tasks if isinstance(task, idc.tasks.Frame)][1:]
     frame = moved[0].frame(feet[0].frame)
     way = moved[0].data.oMf[frame].translation - moved[1].data.oMf[frame].translation
-    np.testing.assert_allclose(feet[0].error, way, atol=1e-12)
+    joined = min(lands_s - H, JOIN_S)
+    for t, share in ((0.0, 0.0), (0.5 * joined, 0.5), (joined - 1e-3, 1.0)):
+        at = idc.State(t=H + t, q=state.q, v=still)
+        controller(at, socket(at))
+        np.testing.assert_allclose(feet[0].error, share * way, atol=0.03 * np.linalg.norm(way))
+    assert [task.weight.max() for task in feet] == [1.0, 0.0, 0.0, 0.0]
