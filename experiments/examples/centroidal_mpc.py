@@ -1,4 +1,4 @@
-"""A centroidal MPC that trots links and go1 through `idcontrol.mpc.Socket`.
+"""A centroidal MPC that trots links and go1, and walks g1, through `idcontrol.mpc.Socket`.
 
 ::
 
@@ -12,6 +12,8 @@ Inverse kinematics turns the plan into whole-body targets.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import osqp
 import pinocchio as pin
@@ -23,12 +25,32 @@ from idcontrol.types import Array
 
 EVERY_S, TARGETS, STAND_S, RAMP_S = 0.02, 6, 1.0, 0.5
 """Time between plans and targets [s], targets in a plan, time before the first step, time constant of the speed [s]."""
-TRUST = 0.1
-"""Share of the measured error that enters the next plan."""
-GAITS = {  # period [s], duty, lift [m], speed [m/s], lowered by [m], knot [s], knots; touchdowns [share of the period]
-    "links": (0.4, 0.75, 0.015, 0.15, 0.0, 0.02, 20, (0.25, 0.75, 0.75, 0.25)),
-    "go1": (0.4, 0.75, 0.05, 0.3, 0.0, 0.02, 20, (0.25, 0.75, 0.75, 0.25)),
+TRUST, SURE = 0.1, 0.6
+"""Share of the measured error that enters the next plan; share of a sole's length and width that the plan uses."""
+
+
+class Gait(NamedTuple):
+    """Times [s], distances [m] and speeds [m/s] of a gait, touchdown of each foot as a share of the period, knots."""
+
+    period: float
+    duty: float
+    touchdown: tuple[float, ...]
+    lift: float
+    land: float
+    speed: float
+    lower: float
+    knot: float
+    knots: int
+
+
+TROT = (0.25, 0.75, 0.75, 0.25)
+GAITS = {
+    "links": Gait(0.4, 0.75, TROT, 0.015, 0.07, 0.15, 0.0, 0.02, 20),
+    "go1": Gait(0.4, 0.75, TROT, 0.05, 0.15, 0.3, 0.0, 0.02, 20),
+    "g1": Gait(1.6, 0.6875, (0.3125, 0.8125), 0.05, 0.03, 0.15, 0.03, 0.04, 25),
 }
+SWING = [6.0, -15, 10, 0, 0, 0], [-64.0, 192, -192, 64, 0, 0, 0], [3.0, -7, 4, 0, 0, 0]
+"""Polynomials of a swing, highest power first: along the ground, lift, and descent that ends with slope -1."""
 COST, FORCE_COST = np.array([100.0, 100.0, 2e3, 10.0, 10.0, 40.0, 1e3, 1e3, 1e3]), 1.0
 """Costs of errors of the centre of mass, its velocity, and the angular momentum per mass; cost of unequal forces."""
 
@@ -40,26 +62,33 @@ class CentroidalMpc:
 
     def __init__(self, robot: idc.robots.Robot, mu: float, rate: float) -> None:
         """Prepare the gait of the robot."""
-        self.period, self.duty, self.lift, self.speed, lower, self.dt, self.knots, self.touchdown = GAITS[robot.name]
+        self.gait = GAITS[robot.name]
         contacts, home = robot.contacts(mu), robot.standing_state()
         self.model, self.mass, self.patch = contacts.system.model, contacts.system.mass, contacts.patch
-        self.data, self.home, self.n = self.model.createData(), home.q, contacts.n_feet
+        self.data, self.n = self.model.createData(), contacts.n_feet
         contacts.system.update(home.q, home.v)
         contacts.detect(np.inf)
-        pin.framesForwardKinematics(self.model, self.data, self.home)
+        pin.framesForwardKinematics(self.model, self.data, home.q)
         names = [contacts.frames[int(np.argmax(self.patch == foot))] for foot in range(self.n)]
         self.frames = [contacts.system.frame(name) for name in names]
+        supports = {j for frame in self.frames for j in self.model.supports[self.model.frames[frame].parentJoint]}
+        chain = [self.model.joints[j] for j in sorted(supports - {0})]
+        self.legs = np.concatenate([np.arange(joint.idx_v, joint.idx_v + joint.nv) for joint in chain])  # and the base
         self.places = [self.data.oMf[frame].copy() for frame in self.frames]
-        self.arm = contacts.point - np.array([self.places[foot].translation for foot in self.patch])
-        self.com = contacts.system.com(home.q) - [0.0, 0.0, lower]
-        self.rows = slice(0, 3 if contacts.sole_patch is None else 6)  # of a foot, in kinematics
+        arm = contacts.point - np.array([self.places[foot].translation for foot in self.patch])
+        centre = np.array([arm[self.patch == foot].mean(axis=0) for foot in range(self.n)])
+        self.arm = centre[self.patch] + SURE * (arm - centre[self.patch])
+        self.com = contacts.system.com(home.q) - [0.0, 0.0, self.gait.lower]
+        # a point foot rolls: its path is that of its centre less the way that it has rolled
+        rolls = [np.hstack((np.eye(3), -pin.skew(at))) for at in centre]
+        self.rows = rolls if contacts.sole_patch is None else [np.eye(6)] * self.n  # of a foot, in kinematics
         side = mu / np.sqrt(2.0)
         self.cone = sp.csc_matrix([[1, 0, -side], [-1, 0, -side], [0, 1, -side], [0, -1, -side], [0, 0, -1]])
 
     def reset(self, state: idc.State) -> None:
         """Restart at `state`, above its feet."""
         self.begin, self.q, self.plan = state.t, state.q.copy(), self.measured(state)
-        self.guess = np.tile(self.plan[:3], (self.knots, 1))
+        self.guess, self.push = np.tile(self.plan[:3], (self.gait.knots, 1)), np.zeros(3)
 
     def measured(self, state: idc.State) -> Array:
         """Return centre of mass, its velocity and the angular momentum about it, shape (9,)."""
@@ -69,26 +98,30 @@ class CentroidalMpc:
     def path(self, t: float) -> Array:
         """Return position and velocity along the path, shape (2,)."""
         tau = max(t - STAND_S, 0.0)
-        return self.speed * np.array([tau + RAMP_S * np.expm1(-tau / RAMP_S), -np.expm1(-tau / RAMP_S)])
+        return self.gait.speed * np.array([tau + RAMP_S * np.expm1(-tau / RAMP_S), -np.expm1(-tau / RAMP_S)])
 
     def foot(self, foot: int, t: float) -> tuple[bool, Array]:
         """Return whether a foot stands; and its position, velocity and acceleration, shape (3, 3)."""
-        cycle, phase = divmod((t - STAND_S) / self.period - self.touchdown[foot] + 1e-9, 1.0)
+        gait, tiny = self.gait, 1e-9
+        turns = (t - STAND_S) / gait.period - gait.touchdown[foot]
+        cycle, phase = divmod(turns - tiny, 1.0)  # at touchdown and lift-off the motion is that of the period before
+        stands = t < STAND_S - tiny or (turns + tiny) % 1.0 < gait.duty
         # each foot stands under the path at the middle of its stance
-        middle = STAND_S + (cycle + self.touchdown[foot] + 0.5 * self.duty) * self.period
-        way = [self.path(middle)[0] if cycle >= 0 else 0.0, self.path(middle + self.period)[0] if cycle >= -1 else 0.0]
-        out, swings = np.zeros((3, 3)), phase >= self.duty and t >= STAND_S
-        out[0] = self.places[foot].translation + np.array([way[0], 0.0, 0.0])
-        u, swing = (phase - self.duty) / (1.0 - self.duty), (1.0 - self.duty) * self.period
-        for k in range(3 if swings else 0):
-            along, up = np.polyder([6.0, -15, 10, 0, 0, 0], k), np.polyder([-64.0, 192, -192, 64, 0, 0, 0], k)
-            out[k, 0] += np.polyval(along, u) * (way[1] - way[0]) / swing**k
-            out[k, 2] += np.polyval(up, u) * self.lift / swing**k
-        return not swings, out
+        middle = STAND_S + (cycle + gait.touchdown[foot] + 0.5 * gait.duty) * gait.period
+        goals = zip((0, 1), (middle, middle + gait.period), strict=True)
+        begin, end = (self.path(at)[0] if cycle >= -k else 0.0 for k, at in goals)
+        out = np.zeros((3, 3))
+        out[0] = self.places[foot].translation + np.array([begin, 0.0, 0.0])
+        u, swing = (phase - gait.duty) / (1.0 - gait.duty), (1.0 - gait.duty) * gait.period
+        for k in range(3 if u > 0.0 and t > STAND_S else 0):
+            along, up, down = (np.polyval(np.polyder(p, k), u) / swing**k for p in SWING)
+            out[k, 0] += along * (end - begin)
+            out[k, 2] += up * gait.lift + down * swing * gait.land
+        return stands, out
 
     def accelerations(self, t: float, x: Array) -> Array:
         """Plan from x (9,) on; return the acceleration of the centre of mass in each knot, shape (knots, 3)."""
-        N, h, points, g = self.knots, self.dt, len(self.patch), 9.81
+        N, h, points, g = self.gait.knots, self.gait.knot, len(self.patch), 9.81
         fall, unit = np.array([0.0, 0.0, -g]), np.eye(3)  # per unit of mass; forces in units of the weight
         A, B = np.eye(9), np.zeros((N, 9, 3 * points))
         A[:3, 3:6], A[6:, :3] = h * unit, -h * pin.skew(fall)  # L' = Σ (r - ĉ) x f - (c - ĉ) x (-m g)
@@ -96,7 +129,9 @@ class CentroidalMpc:
         for k in range(N):
             feet = [self.foot(i, t + (k + 0.5) * h) for i in range(self.n)]
             s, v = self.path(t + (k + 1) * h)
-            stands[k] = [feet[i][0] for i in self.patch]
+            # a foot bears no load within a knot of touchdown and lift-off, since accelerations change linearly
+            ends = [[self.foot(i, t + (k + 0.5 + side) * h)[0] for side in (-1.0, 1.0)] for i in range(self.n)]
+            stands[k] = [all(ends[i]) for i in self.patch]
             wanted[k] = [*(self.com + np.array([s, 0.0, 0.0])), v, 0.0, 0.0, 0.0, 0.0, 0.0]
             constant[k] = np.r_[0.5 * h * h * fall, h * fall, h * np.cross(fall, self.guess[k])]
             for j, i in enumerate(self.patch):
@@ -119,40 +154,46 @@ class CentroidalMpc:
 
     def kinematics(self, t: float, com: Array, v: Array, a: Array) -> tuple[Array, Array, Array]:
         """Return q, v and a for this motion of the centre of mass, the feet of time t, and an upright base."""
-        model, data, rows, world = self.model, self.data, self.rows, pin.LOCAL_WORLD_ALIGNED
+        model, data, world = self.model, self.data, pin.LOCAL_WORLD_ALIGNED
         feet, still = [self.foot(i, t)[1] for i in range(self.n)], np.zeros(self.model.nv)
+        moves = [np.hstack((foot, np.zeros((3, len(rows) - 3)))) for rows, foot in zip(self.rows, feet, strict=True)]
         for _ in range(2):
             pin.computeJointJacobians(model, data, self.q)
             pin.updateFramePlacements(model, data)
             J = [pin.jacobianCenterOfMass(model, data, self.q), pin.getJointJacobian(model, data, 1, world)[3:]]
             errors = [com - pin.centerOfMass(model, data, self.q), -pin.log3(data.oMi[1].rotation)]
-            for frame, place, foot in zip(self.frames, self.places, feet, strict=True):
+            for rows, frame, place, foot in zip(self.rows, self.frames, self.places, feet, strict=True):
                 now = data.oMf[frame]
-                J.append(pin.getFrameJacobian(model, data, frame, world)[rows])
-                errors.append(np.r_[foot[0] - now.translation, pin.log3(place.rotation @ now.rotation.T)][rows])
-            # joints that nothing else moves return to their home
-            inverse = np.linalg.pinv(np.vstack((*J, 1e-3 * np.eye(model.nv)[6:])))
-            home = 1e-3 * pin.difference(model, self.q, self.home)[6:]
-            self.q = pin.integrate(model, self.q, inverse @ np.r_[*errors, home])
-        rate = inverse @ np.r_[v, np.zeros(3), *(np.r_[foot[1], np.zeros(3)][rows] for foot in feet), still[6:]]
+                J.append(rows @ pin.getFrameJacobian(model, data, frame, world))
+                errors.append(rows @ np.r_[foot[0] - now.translation, pin.log3(place.rotation @ now.rotation.T)])
+            # as many unknowns as rows: another rule for q than for v and a would make them inconsistent
+            inverse = np.zeros((model.nv, sum(map(len, J))))
+            inverse[self.legs] = np.linalg.pinv(np.vstack(J)[:, self.legs])
+            self.q = pin.integrate(model, self.q, inverse @ np.r_[*errors])
+        rate = inverse @ np.r_[v, np.zeros(3), *(foot[1] for foot in moves)]
         pin.centerOfMass(model, data, self.q, rate, still)
         drift = [data.acom[0], pin.getClassicalAcceleration(model, data, 1, world).angular]
-        drift += [pin.getFrameClassicalAcceleration(model, data, frame, world).vector[rows] for frame in self.frames]
-        push = np.r_[a, np.zeros(3), *(np.r_[foot[2], np.zeros(3)][rows] for foot in feet)]
-        return self.q.copy(), rate, inverse @ np.r_[push - np.r_[*drift], still[6:]]
+        for rows, frame in zip(self.rows, self.frames, strict=True):
+            drift.append(rows @ pin.getFrameClassicalAcceleration(model, data, frame, world).vector)
+        push = np.r_[a, np.zeros(3), *(foot[2] for foot in moves)]
+        return self.q.copy(), rate, inverse @ (push - np.r_[*drift])
 
     def __call__(self, state: idc.State) -> list[Target]:
         """Return the targets of the next plan."""
         t, x = state.t - self.begin, self.plan + TRUST * (self.measured(state) - self.plan)
         a, targets = self.accelerations(t, x), []
         com, v = x[:3], x[3:6]
+        here, middles = self.push, self.gait.knot * (0.5 + np.arange(self.gait.knots))
         for j in range(1, TARGETS + 1):
-            here, ahead = (a[int(k * EVERY_S / self.dt + 1e-6)] for k in (j - 1, j))
-            com, v = com + EVERY_S * v + 0.5 * EVERY_S**2 * here, v + EVERY_S * here
+            # linear between targets, which the polynomials of the socket reproduce
+            ahead = np.array([np.interp(j * EVERY_S, middles, axis) for axis in a.T])
+            com = com + EVERY_S * v + EVERY_S**2 * (here / 3.0 + ahead / 6.0)
+            v, here = v + 0.5 * EVERY_S * (here + ahead), ahead
             if j == 1:
-                self.plan = np.r_[com, v, x[6:] + EVERY_S / self.dt * (self.spin - x[6:])]
+                self.plan, self.push = np.r_[com, v, x[6:] + EVERY_S / self.gait.knot * (self.spin - x[6:])], ahead
             at = t + j * EVERY_S
-            q, rate, change = self.kinematics(at, com, v, 0.5 * (here + ahead))
+            q, rate, change = self.kinematics(at, com, v, ahead)
             stands = np.array([self.foot(i, at)[0] for i in range(self.n)])
             targets.append(Target(t=self.begin + at, q=q, v=rate, a=change, contacts=stands))
+        self.q = targets[0].q.copy()  # from the last target, two Newton steps would not reach the next plan
         return targets
