@@ -218,7 +218,7 @@ def com_at(plan: DcmPlan, t: float) -> Motion:
 
 
 def smooth(s: float) -> tuple[float, float, float]:
-    """Return a minimum-jerk rise from 0 to 1 (Flash & Hogan 1985) and its two derivatives at s within [0, 1]."""
+    """Return a minimum-jerk rise from 0 to 1 (Flash & Hogan 1985) and its two derivatives, at s clipped to [0, 1]."""
     s = min(max(s, 0.0), 1.0)
     return s**3 * (10.0 - 15.0 * s + 6.0 * s**2), 30.0 * (s * (1.0 - s)) ** 2, 60.0 * s * (1.0 - s) * (1.0 - 2.0 * s)
 

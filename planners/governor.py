@@ -51,8 +51,8 @@ OVERLAP = 0.02
 """Minimum overlap of stances beyond the overlap that keeps the number of stance feet, as a share of the stride [-]."""
 
 OWN_LOAD = 1.15
-"""The stride of the robot file is kept while it needs at most this share of the joint speeds [-]; `limit_joints` clips
-short peaks."""
+"""The stride of the robot file is kept while it needs at most this share of every limit [-]; `limit_joints` clips short
+peaks."""
 
 LOW_STEP = 0.55
 """Minimum height of a step, relative to the gait's height [-]."""
@@ -117,7 +117,7 @@ class Ability(NamedTuple):
         stroke: Smallest reach of all feet along x and along y, shape (2,) [m]: half-axes of an ellipse.
         speed: Share of a joint's speed limit that a foot velocity of 1 m/s along x, y or z takes, shape (n, 3, 3): leg,
             joint, direction [s/m].
-        speed_at_rim: As `speed`, but the largest share for feet at the distance `stroke` from home, same shape [s/m].
+        speed_at_rim: As `speed`, but the largest share at `REACH_SHARE` of `stroke` from home, same shape [s/m].
         acceleration: Share of a joint's acceleration limit that a foot acceleration of 1 m/s² takes, same shape [s²/m].
         duty: Smallest duty that keeps the gait's minimum number of stance feet, shape (1,) [-]; if it equals the gait's
             duty, the stride never changes.

@@ -21,7 +21,7 @@ from idcontrol.planners.measured import Measured
 from idcontrol.types import Array, Integers
 
 UNREACHED = 1e-6
-"""A foot farther than this from its plan is out of reach [m]; its leg holds still."""
+"""A foot farther than this from its plan is out of reach [m]; the planned velocities of its joints are then zero."""
 
 
 class LegPlan(NamedTuple):

@@ -181,7 +181,8 @@ class PaperPlanner:
             nominal: Nominal feet in the base frame, shape (n_feet, 3) [m]; None for the feet at `home`.
 
         Raises:
-            InputError: The legs of the robot are different, or the gait does not fit the robot.
+            InputError: The robot has no floating base, or a leg without exactly three revolute joints; or the gait does
+                not fit the robot.
         """
         n = len(feet.names)
         if len(gait.touchdown) != n:

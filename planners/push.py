@@ -23,7 +23,7 @@ from idcontrol.planners.legs import IK_TOLERANCE, LegPose, Legs, reach
 from idcontrol.types import Array
 
 LEAN: Final = 0.3
-"""Minimum tangential force of a foot in a swaying gait, relative to the normal force [-]."""
+"""Largest tangential force of a foot in a swaying gait, relative to the normal force; `TURN` may need more [-]."""
 
 TURN: Final = 0.13
 """If roll or pitch would exceed this amplitude, the forces of the feet lean more than `LEAN`, at most towards the
@@ -35,7 +35,7 @@ class Pushing:
     """Effect of each of n feet on the base, for `Push`.
 
     Attributes:
-        acceleration: `Push.acceleration` if feet lean by `LEAN`, shape (5, n).
+        acceleration: `Push.acceleration` if feet lean towards the centre of mass by at most `LEAN`, shape (5, n).
         leaning: Additional acceleration by leaning towards the centre of mass, ahead and sideways, shape (2, 5, n).
         reaction: `Push.reaction`, shape (n, 2, 3).
     """

@@ -135,7 +135,7 @@ class Rise:
             lair: Position of the feet while it lies.
 
         Raises:
-            InputError: The legs of the robot are different.
+            InputError: The robot has no floating base, or a leg without exactly three revolute joints.
         """
         self._contacts, system = contacts, contacts.system
         legs, n = Legs.of(system, feet), len(feet.names)
@@ -196,8 +196,8 @@ class Rise:
     def problem(self, joints: Array) -> str:
         """Return the reason why a robot at `joints` (a,) [rad] cannot stand up, in one line; "" if it can stand up.
 
-        During the whole motion, joints must stay within their limits, feet must follow their lines, and motors must
-        carry the robot.
+        The joints must be within their limits, and the feet near the ground. On the whole way up, the feet must follow
+        their lines, and the motors must carry the robot.
         """
         system = self._contacts.system
         names, limits, most = system.actuated_names, system.limits, system.effort_limit

@@ -305,7 +305,8 @@ class TrotPlanner:
             ground: The ground; None for the plane z = 0.
 
         Raises:
-            InputError: The legs of the robot are different, or the gait or the pose does not fit the robot.
+            InputError: The robot has no floating base, or a leg without exactly three revolute joints; or the gait or
+                the pose does not fit the robot.
         """
         n, gait = len(feet.names), settings.gait
         if len(gait.touchdown) != n:

@@ -61,7 +61,7 @@ class Detection:
         Args:
             geometries: The geometries.
             names: Names of the geometries, for messages.
-            moving: True for geometries that can touch the ground.
+            moving: Indices of the geometries that can touch the ground.
             terrain: The ground; None for no ground.
 
         Raises:

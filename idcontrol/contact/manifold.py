@@ -574,7 +574,7 @@ def _thin_out(point: Array, gap: Array, n: int) -> int:
 def _side_lines(
     shapes: ShapeArrays, placed: Placed, a: int, b: int, margin: float, manifold: _Manifold, arena: Arena
 ) -> int:
-    """Write two contacts at the overlap of parallel side lines (capsules, cylinders); return their number, 2 or 0."""
+    """Write contacts at both ends of the overlap of parallel side lines (capsules, cylinders); return their number."""
     point, up = manifold.point, manifold.normal
     line_a, line_b = matrix(arena, point.shape[0], 3), matrix(arena, point.shape[0], 3)
     if _feature(shapes, placed, a, up, -1.0, line_a) != 2 or _feature(shapes, placed, b, up, 1.0, line_b) != 2:

@@ -8,8 +8,9 @@ contact friction prevents sliding within the square ``|c_t|, |c_o| ≤ μ c_n``:
     z = (c_n, s_t, s_o, a_t⁻, a_o⁻) ≥ 0,    w = (a_n, a_t⁺, a_o⁺, 2 μ c_n - s_t, 2 μ c_n - s_o) ≥ 0,    z ⊥ w
 
 Solutions are guaranteed only for small friction at sliding contacts (Painlevé), and Lemke's method may end on a ray
-although a solution exists; `idcontrol.solvers.existence` then decides. This model is therefore for studies. The models
-for whole steps always have a solution, unless contacts prescribe conflicting velocities.
+although a solution exists; `idcontrol.solvers.existence` then decides. This model is therefore for studies. In
+forward problems, the models of Coulomb friction for whole steps always have a solution, unless contacts prescribe
+conflicting velocities.
 
 The elimination reuses `idcontrol.models.whitened`, with a step of 1 s, accelerations for velocities, and forces for
 impulses.

@@ -57,7 +57,7 @@ impulse nor an opening speed keeps its role.
 """
 
 MOST_CONTACTS = 500
-"""Limit of contacts: Lemke's tableau has (12 n)(6 n) entries and would need gigabytes."""
+"""Limit of contacts: Lemke's tableau and its matrix have (12 n)(6 n) entries, gigabytes for 2000 contacts."""
 
 KEPT: Final = 1e-10
 """Additional tolerance of the law for a vertex kept from the last step, relative to the velocity changes by impulses.

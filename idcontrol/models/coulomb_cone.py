@@ -74,7 +74,7 @@ ROUNDS: Final = 50
 RELAXED: Final = 1.6
 """Over-relaxation of the rounds (Boyd et al. 2011, section 3.4.3)."""
 APPROACHES: Final = 12
-"""Number of starts of Newton's method from alternating directions."""
+"""Number of results of alternating directions; Newton's method starts twice from each."""
 PROXIMAL: Final = 1e-8
 """Weight on the change of the balanced impulses, relative to the mean diagonal of their matrix. If impulses are not
 unique, the first Newton step takes the smallest impulses, later steps stay close to them, and the resulting error
@@ -98,7 +98,7 @@ PROJECTIONS: Final = 200
 NARROW: Final = 0.9
 """Fraction of the friction coefficient that these projections use."""
 IMMOVABLE: Final = 1e-12
-"""A contact gets no impulse if its mobility along the normal is below this fraction of its total mobility."""
+"""A contact gets no impulse if its mobility along the normal is below this fraction of its mean mobility."""
 
 LARGE: Final = 64
 """Number of unknowns above which LAPACK is faster than `solve_in_place`."""
@@ -239,7 +239,7 @@ def _missed(p: Cones, f: Array, u: Array, rounded: bool) -> float:  # pragma: no
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def _contact_missed(p: Cones, f: Array, u: Array, i: int, least: float) -> float:  # pragma: no cover - compiled
-    """Return `_missed` of contact i, with `least` as a lower bound of its velocity unit."""
+    """Return `_missed` of contact i, with `least` added to its velocity units."""
     n = p.mu.shape[0]
     s, t = n + i, 2 * n + i
     if not np.isfinite(u[i] + u[s] + u[t] + f[i] + f[s] + f[t]):  # `max` may ignore a NaN

@@ -219,7 +219,7 @@ def _ridged(rho: Array, n3: int, epsilon: float, arena: Arena) -> tuple[Array, f
 
 @njit(cache=True, error_model="numpy")
 def _yields(f: Array, c: Array, n: int, delta: float) -> bool:  # pragma: no cover - compiled
-    """True if one of the n contacts yields at more than `SQUEEZED` of the speed that closed contacts should stop."""
+    """True if one of the n contacts yields at more than `SQUEEZED` of the speed that its impulses should stop."""
     largest, undone = 0.0, 0.0
     for i in range(n):
         touches = False

@@ -329,9 +329,9 @@ def no_slip_kernel(
     Returns:
         Status number, iterations, residual, and the largest velocity of the rows that should hold. These rows are
         tangents of closed contacts that stay closed, rigid rows, and normals of contacts that open although their
-        tangents hold. The velocity is a share of the row's speed at zero impulse plus the speed that impulses add;
-        within the solvers' tolerance it counts as 0. With status INACCURATE the impulses have the smallest known
-        residual.
+        tangents hold. The velocity is in m/s; a row that should hold counts as 0 within the solvers' tolerance of its
+        speed at zero impulse plus the speed that impulses add. With status INACCURATE the impulses have the smallest
+        known residual.
     """
     n, k = closed.shape[0], rho.shape[1]
     stick, start, count = indices(arena, n), indices(arena, k), 0

@@ -579,7 +579,7 @@ def _polish(
 ) -> float:
     """Write the point nearest to the target with a known solution's choices; return its objective.
 
-    The point is written into y and `search.first`.
+    The point is written into y, and its choices into `search.first`.
 
     If the tolerance caused choices to be misread, the known solution is kept.
     """
