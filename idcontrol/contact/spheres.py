@@ -169,7 +169,7 @@ class SphereContacts:
         for name, joint in zip(frames, self._joint, strict=True):
             if joint == 0:
                 raise InputError(f"frame {name!r} is fixed to the world and cannot carry a contact sphere")
-        self._orientation = float(orientation)
+        self.orientation = float(orientation)
         self.walls: Array = _walls(walls)
         self.surface: Array = np.zeros((k, 3))
 
@@ -201,7 +201,7 @@ class SphereContacts:
             mu=self._mu,
             terrain=self.terrain.parameters,
             coefficients=self.terrain.coefficients,
-            orientation=self._orientation,
+            orientation=self.orientation,
             walls=self.walls,
             surface=self.surface,
         )
@@ -211,7 +211,7 @@ class SphereContacts:
         built = partial(
             type(self),
             offsets=self._offset,
-            orientation=self._orientation,
+            orientation=self.orientation,
             patches=self.patch,
             walls=self.walls,
         )

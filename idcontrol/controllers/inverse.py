@@ -35,6 +35,7 @@ from idcontrol.contact.soles import Soles
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.controllers.feedback import Gains, overcoming
 from idcontrol.controllers.friction import COUNTED, Friction, watch
+from idcontrol.controllers.gradient import Linearization, Solved, linearized, visit
 from idcontrol.controllers.impacts import impact, model_at, predict
 from idcontrol.controllers.inputs import Intake, alone, failed
 from idcontrol.controllers.load import Load, weigh
@@ -53,6 +54,7 @@ from idcontrol.controllers.step import (
     JointLaw,
     Machine,
     MachineTerms,
+    Outcome,
     OutcomeFields,
     Result,
     assemble_bound,
@@ -307,6 +309,37 @@ class InverseDynamics:
             self._parts = self._parts._replace(machine=self._bound)
             self._whole = bind(self._parts)
 
+    def linearize(self, state: State, reference: Reference) -> tuple[Command, Linearization]:
+        """Take the step at `state` as a call does, and return its derivative, too.
+
+        Raises:
+            InputError: State or reference is unusable; the controller has tasks, a torque filter, or contacts other
+                than point feet on the ground; or two threads call it at once.
+        """
+        other = self._arguments[6] or self._machine.filter.cut.size or self._machine.patch.size
+        if other or not isinstance(self._contacts, SphereContacts) or self._contacts.walls.size:
+            raise InputError("linearize knows joint references and point feet, no tasks, soles, walls or filters")
+        if not self._system.busy.acquire(False):
+            raise InputError("called by two threads at once: give each a controller of its own")
+        try:
+            return self._linearize(state, reference, self._contacts)
+        finally:
+            self._system.busy.release()
+
+    def _linearize(self, state: State, reference: Reference, spheres: SphereContacts) -> tuple[Command, Linearization]:
+        """Run `linearize` while no other thread uses the system."""
+        fault = self._intake.take(state, reference)
+        if fault:
+            raise InputError(fault)
+        candidates = self._look(state.t)
+        if not usable(candidates.arrays, self._intake.inputs.stance.size, self._system.n_velocities):
+            raise InputError(f"contacts {candidates.identity.tolist()} do not fit the feet of the reference")
+        outcome, solved = self._solve(candidates)
+        command = self._command(candidates, outcome) if outcome.ending >= 0 else self._repeated(outcome, solved)
+        contacts = candidates.take(solved.joints.which)
+        site = visit(self._machine, self._system, spheres, contacts)
+        return command, linearized(self._scheme, site, solved, command.tau, self._load.force)
+
     def fall_back(self, state: State, reference: Reference) -> Command:
         """Take the step in interpreted code, as if the compiled step had failed (`idcontrol.controllers.warming`)."""
         fault = self._intake.take(state, reference)
@@ -322,12 +355,37 @@ class InverseDynamics:
                 f"{candidates.jacobian.shape[1]} columns do not fit {feet} feet and "
                 f"{self._system.n_velocities} velocities, or their axes are not unit vectors",
             )
+        outcome, solved = self._solve(candidates)
+        if outcome.ending >= 0:
+            return self._command(candidates, outcome)
+        return self._repeated(outcome, solved)
+
+    def _repeated(self, outcome: Outcome, solved: Solved) -> Command:
+        """Return the command of a step without a solution: it repeats the last torques."""
+        contacts = solved.joints.contacts
+        return Command(
+            tau=np.nan_to_num(self._machine.result.tau),
+            predicted=ContactForces(
+                identity=contacts.identity,
+                force=np.zeros((outcome.stands, 3)),
+                normal=contacts.axes[:, 0].copy(),
+                soles=self._placed(),
+            ),
+            status=Status.FALLBACK,
+            residual=outcome.residual,
+            dropped=("tracking", "prediction"),
+        )
+
+    def _solve(self, candidates: Contacts) -> tuple[Outcome, Solved]:
+        """Solve a step in interpreted code; write torques and forces into `Machine.result`."""
         step = self._assemble(candidates)
-        joints, rest = SimpleNamespace(borrowed=step), SimpleNamespace()
+        joints, rest, solutions = SimpleNamespace(borrowed=step), SimpleNamespace(), []
 
         def scheme(held: Any, f: Array, arena: Arena) -> Answer:
-            step, repair = held.borrowed, self._settings.repair
-            return solve(self._scheme, step, f, arena, candidates=candidates, repair=repair)
+            step, repair, before = held.borrowed, self._settings.repair, held.borrowed.active.copy()
+            answer = solve(self._scheme, step, f, arena, candidates=candidates, repair=repair)
+            solutions.append(Solved(joints.borrowed, step, before, f, answer))
+            return answer
 
         def retry(bound: Bound, *arguments: Any) -> None:
             rest.borrowed = released(bound, step, *arguments)
@@ -335,21 +393,9 @@ class InverseDynamics:
         outcome = ladder(scheme, retry, self._bound, self._machine, (joints, rest), HEAP)
         if outcome.ending >= 0:
             self._load.contacts[0] = outcome.stands
-            return self._command(candidates, outcome)
-        self._machine.memory.used[0] = 0
-        forces = np.zeros((outcome.stands, 3))
-        return Command(
-            tau=np.nan_to_num(self._machine.result.tau),
-            predicted=ContactForces(
-                identity=step.contacts.identity,
-                force=forces,
-                normal=step.contacts.axes[:, 0].copy(),
-                soles=self._placed(),
-            ),
-            status=Status.FALLBACK,
-            residual=outcome.residual,
-            dropped=("tracking", "prediction"),
-        )
+        else:
+            self._machine.memory.used[0] = 0
+        return outcome, solutions[-1]
 
     def _placed(self) -> Callable[[], Soles] | None:
         """Return a function that places the feet at the accepted state; None without soles."""

@@ -203,8 +203,8 @@ def shifted(bounds: Bounds, reference: Array, arena: Arena) -> Bounds:
     return Bounds(least, most)
 
 
-@njit(cache=True, inner=True)
-def _allowed(c: Array, u: Array, cones: Cones, cone: Integers) -> int:  # pragma: no cover - compiled
+@njit(cache=True)
+def allowed_edges(c: Array, u: Array, cones: Cones, cone: Integers) -> int:  # pragma: no cover - compiled
     """Write the edges of each contact's cone that the edge rule allows, shape (n,), as in `idcontrol.models.reduced`.
 
     Args:
@@ -257,7 +257,7 @@ class _Generators(NamedTuple):
 
 @njit(cache=True, inner=True, forceinline=True)
 def _generators(cone: Integers, mu: Array, d: int, arena: Arena) -> _Generators:  # pragma: no cover - compiled
-    """Return the generators of the cones of `_allowed`, at most three per contact, in the order of the contacts.
+    """Return the generators of the cones of `allowed_edges`, at most three per contact, in the order of the contacts.
 
     A generator is a single component (weight 0) or a friction edge.
     """
@@ -283,7 +283,7 @@ def _generators(cone: Integers, mu: Array, d: int, arena: Arena) -> _Generators:
 def _facets(
     cone: Integers, mu: Array, xi: Array, ways: Array, A: Array, least: Array
 ) -> int:  # pragma: no cover - compiled
-    """Write rows A z ≥ least that keep ξ + waysᵀ z within the cones of `_allowed`; return their number.
+    """Write rows A z ≥ least that keep ξ + waysᵀ z within the cones of `allowed_edges`; return their number.
 
     A row that does not depend on z is set to zero: its rounding error would make the program unbounded.
     """
@@ -437,7 +437,7 @@ def _share_among_many(
     out: Array,
     arena: Arena,
 ) -> bool:  # pragma: no cover - compiled
-    """Run `share_kernel` in few unknowns, for the cones of `_allowed`; return True if it has a solution."""
+    """Run `share_kernel` in few unknowns, for the cones of `allowed_edges`; return True if it has a solution."""
     n3, k, p = out.shape[0], x.shape[0], torque.constant.shape[0]
     n, unit, scaled, face = n3 // 3, np.sqrt(typical), vector(arena, p), indices(arena, n3 // 3)
     many = _scaled(w, cones, torque, unit, x, cone, arena)
@@ -506,7 +506,7 @@ def drags(w: Whitened, cones: Cones, y: Array, arena: Arena) -> bool:
     for r in range(y.shape[0]):
         u[r] = w.c[r] + dot(w.rho[r], x)
     cone = indices(arena, n)
-    _allowed(w.c, u, cones, cone)
+    allowed_edges(w.c, u, cones, cone)
     any_drags = False
     for r in range(y.shape[0]):
         any_drags = any_drags or (cones.held[r % n] and cone[r % n] == 0 and y[r] != 0.0)
@@ -723,7 +723,7 @@ def _share(
         u[r] = w.c[r]
         for i in range(k):
             u[r] += w.rho[r, i] * x[i]
-    d = _allowed(w.c, u, cones, cone)
+    d = allowed_edges(w.c, u, cones, cone)
     if d == 0:
         out[:] = 0.0
         return not x.any()

@@ -145,7 +145,7 @@ def test_a_contact_keeps_the_pressing_edges_of_its_law_and_all_close_to_rest(law
     """With v_tol = 0 the last digits decide: a slip of 0.5 mm/s counts as slip, and friction opposes it."""
     cone = np.zeros(1, dtype=np.int64)
     cones = Cones(np.array([0.5]), np.array([False]), np.zeros(1), 0.0 if exact else 1e-3, law)
-    distribution._allowed(np.array([0.1, 0.1, 0.1]), np.array(u), cones, cone)
+    distribution.allowed_edges(np.array([0.1, 0.1, 0.1]), np.array(u), cones, cone)
     if exact and edges == 15:
         edges = {distribution.CIRCLE: 0, distribution.COULOMB: MINUS_T, distribution.DISSIPATION: PLUS_S + MINUS_T}[law]
     assert cone[0] == edges

@@ -1,0 +1,114 @@
+"""The result of `InverseDynamics.linearize`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from idcontrol.errors import UnknownName
+from idcontrol.types import Array, Integers
+
+
+class Active(NamedTuple):
+    """The active set at which a step was linearized.
+
+    Attributes:
+        contacts: Of each contact in stance ``"stick"``, ``"slide"`` or ``"part"``.
+        joints: Of each joint ``"free"``; ``"bound"`` if its torque is at a limit and it is tracked; ``"released"`` if
+            its torque is at a limit and it is not tracked.
+    """
+
+    contacts: tuple[str, ...]
+    joints: tuple[str, ...]
+
+
+class Margin(NamedTuple):
+    """Distances to the next change of the active set; inf if nothing of the kind can change.
+
+    Attributes:
+        force: Smallest distance of a contact force to the next face of its friction cone [N].
+        speed: Smallest speed at which a moving contact slides or opens [m/s].
+        torque: Smallest distance of a torque to its bounds, of joints that are free [N m].
+        multiplier: Smallest multiplier of an active limit of stage II, relative to the largest term of the gradient.
+    """
+
+    force: float
+    speed: float
+    torque: float
+    multiplier: float
+
+
+BY: Final = ("q", "v", "reference", "mu")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linearization:
+    """The derivative of one control step.
+
+    Estimated friction, the estimated load, the last torques and the choice of the contacts in stance count as constant.
+
+    Attributes:
+        identity: Identities of the n contacts in stance.
+        tau: Torques, shape (a,) [N m].
+        force: Forces of the ground that the torques assume, world axes, shape (n, 3) [N].
+        v_next: Velocity at the end of the period, in Pinocchio's layout, shape (nv,).
+        active: The active set.
+        margin: Distance to its next change. If it is zero, the derivative holds on one side only.
+        reason: Why the derivative is not that of the step; empty if it is.
+        error: Relative error of the conditions that were differentiated, for each parameter. If the error by friction
+            is large, contacts slide in parallel: forces jump when the friction of one contact changes, and only the sum
+            of the columns is a derivative, by the friction of all contacts together.
+        slopes: Derivative of each output by all parameters, with one column each.
+        columns: Columns of each parameter.
+    """
+
+    identity: Integers
+    tau: Array
+    force: Array
+    v_next: Array
+    active: Active
+    margin: Margin
+    reason: str
+    error: Mapping[str, float]
+    slopes: Mapping[str, Array]
+    columns: Mapping[str, slice]
+
+    def jacobian(self, *, of: str, by: str) -> Array:
+        """Return a Jacobian, shape (outputs, parameters).
+
+        Args:
+            of: ``"tau"``, a rows; ``"force"``, 3 n rows: x, y, z of the first contact, then of the second;
+                ``"v_next"``, nv rows.
+            by: ``"q"``, nv columns: a tangent of the configuration as in ``pinocchio.integrate``; ``"v"``, nv columns;
+                ``"reference"``, 3 a columns: q, v and a of the joints; ``"mu"``, n columns: friction of the contacts in
+                stance.
+
+        Raises:
+            UnknownName: There is no such output or parameter.
+        """
+        if of not in self.slopes:
+            raise UnknownName("output", of, self.slopes)
+        if by not in self.columns:
+            raise UnknownName("parameter", by, self.columns)
+        return self.slopes[of][:, self.columns[by]]
+
+    def jvp(self, **directions: Array) -> dict[str, Array]:
+        """Return the changes of all outputs, by name, for changes of parameters by name."""
+        changes: dict[str, Array] = {of: np.zeros(slope.shape[0]) for of, slope in self.slopes.items()}
+        for by, direction in directions.items():
+            for of in changes:
+                changes[of] += self.jacobian(of=of, by=by) @ direction
+        return changes | {"force": changes["force"].reshape(-1, 3)}
+
+    def vjp(
+        self, tau: Array | None = None, force: Array | None = None, v_next: Array | None = None
+    ) -> dict[str, Array]:
+        """Return the gradient of a scalar by all parameters, by name, from its gradient by the outputs."""
+        gradient = np.zeros(self.slopes["tau"].shape[1])
+        for of, gradient_of in (("tau", tau), ("force", force), ("v_next", v_next)):
+            if gradient_of is not None:
+                gradient += np.ravel(gradient_of) @ self.slopes[of]
+        return {by: gradient[columns] for by, columns in self.columns.items()}

@@ -1,0 +1,138 @@
+"""Derivatives of the terms of a control step, and linear algebra with equations that may depend on each other."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from idcontrol.contact.contacts import Contacts
+from idcontrol.contact.sensitivity import RowDerivatives, row_derivatives
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.controllers.step import AssembledStep, Machine
+from idcontrol.dynamics.derivatives import inertia_times, motions
+from idcontrol.dynamics.system import System
+from idcontrol.types import Array
+
+RANK: Final = 1e-11
+"""Relative length below which a direction counts as dependent. Directions that depend by geometry have a length of
+about 1e-16, the ridges and compliances of the models 1e-8 or more."""
+
+
+class Columns(NamedTuple):
+    """Columns of all matrices, by parameter; velocities and joints are in the system's order.
+
+    Attributes:
+        q: Configuration, in the tangent space.
+        v: Velocity.
+        reference: `Reference.q`, then `Reference.v`, then `Reference.a`.
+        mu: Friction of the contacts in stance.
+        total: Number of columns.
+    """
+
+    q: slice
+    v: slice
+    reference: slice
+    mu: slice
+    total: int
+
+    @staticmethod
+    def of(m: int, a: int, n: int) -> Columns:
+        """Return the columns of a robot with m velocities, a joints and n contacts."""
+        q, v, reference = slice(0, m), slice(m, 2 * m), slice(2 * m, 2 * m + 3 * a)
+        return Columns(q, v, reference, slice(reference.stop, reference.stop + n), reference.stop + n)
+
+
+class Site(NamedTuple):
+    """The robot, its contacts in stance, and the derivatives of their rows."""
+
+    machine: Machine
+    system: System
+    v: Array
+    contacts: Contacts
+    rows: RowDerivatives
+    columns: Columns
+
+    def zeros(self, rows: int) -> Array:
+        """Return a matrix of this number of rows, without any dependence on parameters."""
+        return np.zeros((rows, self.columns.total))
+
+    def by_q(self, slope: Array) -> Array:
+        """Return a matrix with the derivative by q alone."""
+        out = self.zeros(slope.shape[0])
+        out[:, self.columns.q] = slope
+        return out
+
+    def errors(self, missed: Array, right: Array) -> Array:
+        """Return the relative error of linear equations for each block of parameters, shape (5,).
+
+        The last two blocks are the friction of each contact alone, and of all contacts together.
+
+        Args:
+            missed: Left minus right sides, shape (r, P).
+            right: Right sides, shape (r, P).
+        """
+        at, scale = self.columns, max(np.abs(right).max(initial=0.0), 1e-300)
+        blocks = [missed[:, block] for block in (at.q, at.v, at.reference, at.mu)]
+        blocks.append(missed[:, at.mu].sum(axis=1))
+        return np.array([np.abs(block).max(initial=0.0) / scale for block in blocks])
+
+    def rows_times(self, x: Array) -> Array:
+        """Return the derivative of ``J x`` at constant x (m,), shape (3 n, P)."""
+        return self.by_q(np.einsum("rkl,k->rl", self.rows.jacobian, x))
+
+    def rows_transposed(self, y: Array) -> Array:
+        """Return the derivative of ``Jᵀ y`` at constant y (3 n,), shape (m, P)."""
+        return self.by_q(np.einsum("rkl,r->kl", self.rows.jacobian, y))
+
+
+def visit(machine: Machine, system: System, spheres: SphereContacts, contacts: Contacts) -> Site:
+    """Return the derivatives of a robot and its contacts in stance, at the inputs of the machine."""
+    v = machine.inputs.v[system.order]
+    rows = row_derivatives(spheres, contacts, motions(system, v))
+    return Site(machine, system, v, contacts, rows, Columns.of(v.size, system.n_actuated, len(contacts)))
+
+
+def least_squares(A: Array, right: Array) -> Array:
+    """Return the shortest x with the smallest ``|A x - right|``."""
+    if 0 in A.shape or right.shape[1] == 0:
+        return np.zeros((A.shape[1], right.shape[1]))
+    return np.asarray(np.linalg.lstsq(A, right, rcond=RANK)[0])
+
+
+def fit(A: Array, right: Array) -> tuple[Array, float]:
+    """Return the shortest solution of ``A x = right``, a vector, and the relative error of these equations."""
+    x = least_squares(A, right[:, None])[:, 0]
+    return x, float(np.abs(A @ x - right).max(initial=0.0) / max(np.abs(right).max(initial=0.0), 1e-300))
+
+
+def optimum(H: Array, A: Array, g: Array, e: Array) -> Array:
+    """Return x of ``H x + Aᵀλ = g``, ``A x = e``; rows of A may be dependent.
+
+    Args:
+        H: Positive semidefinite, shape (d, d).
+        A: Rows, shape (r, d).
+        g: Shape (d, P).
+        e: Shape (r, P).
+    """
+    x = least_squares(A, e)
+    if A.shape[0] == 0:
+        ways = np.eye(H.shape[0])
+    else:
+        _, size, across = np.linalg.svd(A)
+        ways = across[int((size > RANK * size.max(initial=0.0)).sum()) :].T
+    if ways.shape[1]:
+        # the ridge of stage II is 1e-8 of the torques
+        x = x + ways @ np.linalg.lstsq(ways.T @ H @ ways, ways.T @ (g - H @ x), rcond=1e-14)[0]
+    return x
+
+
+def square_slopes(site: Site, step: AssembledStep) -> Array:
+    """Return the derivatives of |ρ_r|² of all contact rows by q, shape (3 n, m)."""
+    free, J = step.w.free, site.contacts.jacobian
+    Y = np.zeros_like(J)
+    Y[:, free] = np.linalg.solve(site.system.M[np.ix_(free, free)], J[:, free].T).T
+    out = 2.0 * np.einsum("rk,rkl->rl", Y, site.rows.jacobian)
+    for r in range(J.shape[0]):
+        out[r] -= Y[r] @ inertia_times(site.system, site.machine.inputs.q, Y[r])
+    return out

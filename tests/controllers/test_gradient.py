@@ -1,0 +1,224 @@
+"""Derivatives of a control step: physics, differences of the step itself, and places where no derivative exists."""
+
+from __future__ import annotations
+
+import numpy as np
+import pinocchio as pin
+import pytest
+from msgspec import structs
+
+from idcontrol.errors import InputError, UnknownName
+from idcontrol.types import Command, Reference, State, Status
+from tests import scenes
+from tests.controllers import walker
+from tests.differences import extended
+
+STEPS = {"q": 3e-6, "v": 3e-6, "reference": 3e-5, "mu": 1e-6}
+"""Steps of the differences: changes of forces stay far below the margins of the states below."""
+
+
+def moving(system, speed, seed=2, feet=4):
+    """A quadruped on its feet that moves as a rigid body along the ground, a little away from its reference."""
+    rng = np.random.default_rng(seed)
+    state = walker.at_home(system)
+    v = np.concatenate((speed * np.array([0.6, 0.8, 0.0]), [0.0, 0.0, 0.3 * speed], 0.01 * rng.normal(size=12)))
+    stance = np.arange(4) < feet
+    reference = walker.stand(
+        q=scenes.HOME + 0.003 * rng.normal(size=12),
+        v=0.01 * rng.normal(size=12),
+        a=rng.normal(size=12),
+        stance=stance,
+        to_liftoff=np.where(stance, 0.02, np.inf) if feet == 4 else np.full(4, np.inf),
+        since_touchdown=np.where(stance, 0.3, np.inf),
+    )
+    return structs.replace(state, v=system.to_pinocchio(v)), reference
+
+
+def shifted(controller, state: State, reference: Reference, by: str, change: np.ndarray) -> Command:
+    """The command of a fresh step at a changed parameter."""
+    system = controller._system
+    if by == "q":
+        state = structs.replace(state, q=pin.integrate(system.model, state.q, change))
+    elif by == "v":
+        state = structs.replace(state, v=state.v + change)
+    elif by == "reference":
+        q, v, a = change.reshape(3, -1)
+        reference = structs.replace(reference, q=reference.q + q, v=reference.v + v, a=reference.a + a)
+    mu = controller._contacts.mu.copy()
+    if by == "mu":
+        controller._contacts.mu = mu + change
+    controller.reset()
+    command = controller(state, reference)
+    controller._contacts.mu = mu
+    return command
+
+
+def outputs(command: Command) -> np.ndarray:
+    return np.concatenate((command.tau, command.predicted.force.ravel()))
+
+
+def agrees_with_differences(controller, state, reference, by, accuracy, seed=0):
+    """Compare one direction of a Jacobian, random or the friction of all feet, with differences of the controller."""
+    command, lin = controller.linearize(state, reference)
+    assert lin.reason == ""
+    columns = lin.jacobian(of="tau", by=by).shape[1]
+    direction = np.ones(columns) if by == "mu" else np.random.default_rng(seed).normal(size=columns)
+    measured = extended(lambda size: outputs(shifted(controller, state, reference, by, size * direction)), STEPS[by])
+    changes = lin.jvp(**{by: direction})
+    derived = np.concatenate((changes["tau"], changes["force"].ravel()))
+    scale = max(np.abs(measured).max(), 0.01 * np.abs(outputs(command)).max())
+    assert np.abs(derived - measured).max() <= accuracy * scale
+    return lin
+
+
+STICKING, SLIDING = 0.005, 0.3
+
+
+@pytest.mark.parametrize("by", ["q", "v", "reference", "mu"])
+@pytest.mark.parametrize(
+    ("name", "mu", "speed"),
+    [
+        ("id-coulomb-qp", 0.7, STICKING),
+        ("id-coulomb-qp", 0.02, SLIDING),
+        ("id-noslip-qp", np.inf, STICKING),
+        ("id-coulomb-smooth", 0.7, STICKING),
+        ("id-coulomb-smooth", 0.02, SLIDING),
+    ],
+)
+def test_derivatives_agree_with_differences_of_the_step(quadruped, name, mu, speed, by):
+    if by == "mu" and mu == np.inf:
+        pytest.skip("infinite friction does not change")
+    control = walker.controller(name, mu=mu, impacts=False)
+    state, reference = moving(quadruped, speed)
+    # 1e-12 of rounding in forces, divided by the step
+    lin = agrees_with_differences(control, state, reference, by, 1e-6)
+    assert set(lin.active.contacts) == {"stick" if speed == STICKING else "slide"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by", ["q", "v", "reference", "mu"])
+@pytest.mark.parametrize("speed", [STICKING, SLIDING])
+@pytest.mark.parametrize("name", ["id-coulomb-cone", "id-coulomb-qp-raw", "id-sap", "id-constraint"])
+def test_derivatives_of_other_contact_models_agree_with_differences(quadruped, name, speed, by):
+    control = walker.controller(name, mu=0.7 if speed == STICKING else 0.02, impacts=False)
+    state, reference = moving(quadruped, speed, feet=1)
+    # contacts that yield have forces to 1e-9, not 1e-12
+    agrees_with_differences(control, state, reference, by, 1e-6 if name != "id-constraint" else 1e-4)
+
+
+def test_torques_do_not_depend_on_place_or_heading(quadruped):
+    """On level ground the forces turn with the robot."""
+    control = walker.controller()
+    state, reference = moving(quadruped, STICKING)
+    _, lin = control.linearize(state, reference)
+    level = np.linalg.norm(lin.tau) * 1e-9
+    for direction in np.eye(18)[[0, 1]]:
+        changes = lin.jvp(q=direction)
+        assert max(np.abs(changes["tau"]).max(), np.abs(changes["force"]).max()) < level
+    turned = lin.jvp(q=np.eye(18)[5])  # home is level: the base turns about the vertical
+    assert np.abs(turned["tau"]).max() < level
+    np.testing.assert_allclose(turned["force"], np.cross([0.0, 0.0, 1.0], lin.force), rtol=0, atol=level)
+
+
+def test_in_the_air_torques_move_the_inertia_of_the_joints_with_a_free_base(quadruped):
+    """∂τ/∂a_ref is the Schur complement of the base in M, and v⁺ follows the reference."""
+    control = walker.controller()
+    state, reference = moving(quadruped, STICKING)
+    q = state.q.copy()
+    q[2] += 0.5
+    _, lin = control.linearize(structs.replace(state, q=q), reference)
+    quadruped.update(q, state.v)
+    M = quadruped.M
+    free = M[6:, 6:] - M[6:, :6] @ np.linalg.solve(M[:6, :6], M[:6, 6:])
+    np.testing.assert_allclose(lin.jacobian(of="tau", by="reference")[:, 24:], free, rtol=0, atol=1e-12)
+    moves = lin.jacobian(of="v_next", by="reference")[quadruped.order[6:], 24:]
+    np.testing.assert_allclose(moves, scenes.H * np.eye(12), rtol=0, atol=1e-15)
+    assert lin.active.contacts == ()
+    assert lin.margin.force == np.inf
+
+
+def test_the_velocity_after_the_step_has_its_derivative(quadruped):
+    """v_next of two neighbouring states differs by the Jacobian."""
+    control = walker.controller(mu=0.02)
+    state, reference = moving(quadruped, SLIDING)
+    direction = np.random.default_rng(4).normal(size=18)
+
+    def after(size: float) -> np.ndarray:
+        control.reset()
+        return control.linearize(structs.replace(state, v=state.v + size * direction), reference)[1].v_next
+
+    lin = control.linearize(state, reference)[1]
+    measured = extended(after, 1e-5)
+    np.testing.assert_allclose(lin.jvp(v=direction)["v_next"], measured, rtol=0, atol=1e-8 * np.abs(measured).max())
+
+
+def test_products_from_both_sides_agree(quadruped):
+    rng = np.random.default_rng(5)
+    control = walker.controller()
+    _, lin = control.linearize(*moving(quadruped, STICKING))
+    changes = {"q": rng.normal(size=18), "v": rng.normal(size=18), "mu": rng.normal(size=4)}
+    tau, force, v_next = rng.normal(size=12), rng.normal(size=(4, 3)), rng.normal(size=18)
+    forward, backward = lin.jvp(**changes), lin.vjp(tau, force, v_next)
+    ahead = tau @ forward["tau"] + (force * forward["force"]).sum() + v_next @ forward["v_next"]
+    assert ahead == pytest.approx(sum(backward[name] @ change for name, change in changes.items()), rel=1e-12)
+
+
+def test_the_command_is_that_of_a_call(quadruped):
+    state, reference = moving(quadruped, STICKING)
+    control, other = walker.controller(), walker.controller()
+    for _ in range(2):  # the second step begins from the torques of the first
+        command, _ = control.linearize(state, reference)
+        np.testing.assert_allclose(command.tau, other(state, reference).tau, rtol=0, atol=1e-12)
+
+
+def test_feet_that_slide_in_parallel_have_a_derivative_by_their_common_friction_alone(quadruped):
+    """Four parallel edges have rank 3: if the friction of one foot changes, one foot leaves, and the shared load jumps.
+
+    So differences by the friction of one foot grow without limit.
+    """
+    control = walker.controller(mu=0.02, impacts=False)
+    state, reference = moving(quadruped, SLIDING)
+    lin = agrees_with_differences(control, state, reference, "mu", 1e-6)
+    assert lin.error["mu"] > 1e-3
+    assert max(lin.error[by] for by in ("q", "v", "reference")) < 1e-9
+    before = outputs(shifted(control, state, reference, "mu", np.zeros(4)))
+    for size in (1e-6, -1e-6):
+        after = outputs(shifted(control, state, reference, "mu", size * np.eye(4)[0]))
+        assert np.abs(after - before).max() > 1.0  # [N]
+
+
+def test_a_motor_at_its_limit_keeps_its_torque(quadruped):
+    state, reference = moving(quadruped, STICKING)
+    free = walker.controller()
+    largest = np.abs(free(state, reference).tau).max()
+    control = walker.controller(limit=0.9 * largest)
+    command, lin = control.linearize(state, reference)
+    limited = np.flatnonzero([joint != "free" for joint in lin.active.joints])
+    assert limited.size > 0
+    assert lin.reason == ""
+    np.testing.assert_allclose(np.abs(command.tau[limited]), 0.9 * largest, rtol=1e-8)
+    for by in ("q", "v", "reference"):
+        assert np.abs(lin.jacobian(of="tau", by=by)[limited]).max() < 1e-8
+        agrees_with_differences(control, state, reference, by, 1e-6)
+
+
+def test_a_step_without_a_derivative_says_so(quadruped):
+    """Four feet that stick have many impulses, and Newton's method of the circular cone finds any of them."""
+    control = walker.controller("id-coulomb-cone", mu=0.7)
+    state, reference = moving(quadruped, STICKING)
+    command, lin = control.linearize(state, structs.replace(reference, to_liftoff=np.full(4, np.inf)))
+    assert command.status is Status.SOLVED
+    assert "not unique" in lin.reason
+    assert all(np.isfinite(lin.jacobian(of=of, by="q")).all() for of in ("tau", "force", "v_next"))
+
+
+def test_unusable_requests_say_what_is_wrong(quadruped):
+    state, reference = moving(quadruped, STICKING)
+    control = walker.controller()
+    with pytest.raises(InputError, match="not finite"):
+        control.linearize(structs.replace(state, v=np.full(18, np.nan)), reference)
+    _, lin = control.linearize(state, reference)
+    with pytest.raises(UnknownName, match="output"):
+        lin.jacobian(of="torque", by="q")
+    with pytest.raises(UnknownName, match="parameter"):
+        lin.jacobian(of="tau", by="gain")
