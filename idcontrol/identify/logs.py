@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pinocchio as pin
 
 from idcontrol.errors import InputError
 from idcontrol.loop.record import working
@@ -18,6 +20,8 @@ CLEAR_M = 0.01
 """Gap below which a foot may touch the ground, where no force says so [m]."""
 SHORTEST_S = 0.5
 """Shortest log [s]."""
+UNIT = 1e-2
+"""Largest deviation of a quaternion's length from 1, for logs that keep two decimals."""
 
 
 class Log(NamedTuple):
@@ -75,7 +79,7 @@ def log_from(name: str, arrays: Mapping[str, Array], robot: Robot) -> Log:
     """
     model, a, k = robot.system().model, robot.system().n_actuated, len(robot.patches)
     t = arrays.get("t", np.zeros(0))
-    n = len(t)
+    n = t.size
     for channel, shape in {"t": (n,), "q": (n, model.nq), "v": (n, model.nv), "tau": (n, a)}.items():
         values = arrays.get(channel)
         if values is None or values.shape != shape:
@@ -85,11 +89,13 @@ def log_from(name: str, arrays: Mapping[str, Array], robot: Robot) -> Log:
             raise InputError(f"{name}: {channel} is not finite everywhere; cut the log")
     if n < 2 or t[-1] - t[0] < SHORTEST_S or not (np.diff(t) > 0.0).all():
         raise InputError(f"{name}: times must rise over {SHORTEST_S} s or more; record a longer run")
+    if not all(pin.isNormalized(model, each, UNIT) for each in arrays["q"]):
+        raise InputError(f"{name}: q has quaternions whose length is not 1; log them as x, y, z, w")
     wrench, touching = np.full((n, k, 6), np.nan), np.zeros((n, k), dtype=np.bool_)
-    force = arrays.get("force", np.full((n, k, 3), np.nan))
-    if k and force.shape != (n, k, 3):
-        raise InputError(f"{name}: force has shape {force.shape}, {robot.name} needs {(n, k, 3)}; log it for each foot")
     if k:
+        for channel, shape in {"force": (n, k, 3), "moment": (n, k, 3), "gap": (n, k), "stance": (n, k)}.items():
+            _require_each_foot(name, arrays, channel, shape)
+        force = arrays.get("force", wrench[:, :, :3])
         points = len(robot.description.feet)
         wrench[:, :, :3] = force
         wrench[:, :points, 3:] = 0.0
@@ -103,6 +109,15 @@ def log_from(name: str, arrays: Mapping[str, Array], robot: Robot) -> Log:
     return Log(name, t, arrays["q"], arrays["v"], arrays["tau"], wrench, touching)
 
 
+def _require_each_foot(name: str, arrays: Mapping[str, Array], channel: str, shape: tuple[int, ...]) -> None:
+    """Refuse a channel of feet with another shape than `shape`, or with infinite values."""
+    values = arrays.get(channel, np.zeros(shape))
+    if values.shape != shape:
+        raise InputError(f"{name}: {channel} has shape {values.shape}, not {shape}; log it for each foot")
+    if channel in ("force", "moment") and np.isinf(values).any():
+        raise InputError(f"{name}: {channel} is infinite in places; log NaN where it is not measured")
+
+
 def read_arrays(path: Path) -> dict[str, Array]:
     """Return the arrays of an NPZ file.
 
@@ -110,7 +125,8 @@ def read_arrays(path: Path) -> dict[str, Array]:
         InputError: The file cannot be read, or holds something else than numbers.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: np.asarray(file[name], dtype=np.float64) for name in file.files}
-    except (OSError, ValueError) as error:
+        # NumPy leaves a file open that it cannot read
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return {name: np.asarray(arrays[name], dtype=np.float64) for name in arrays.files}
+    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(f"{path}: no arrays of numbers ({error}); give an NPZ file with t, q, v and tau") from None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from idcontrol import robots
 from idcontrol.errors import InputError
 from idcontrol.identify.equations import DRIVE
 from idcontrol.identify.identification import PARTS, Identified, Question, identify
-from idcontrol.identify.logs import Log, log_from
+from idcontrol.identify.logs import Log, log_from, read_arrays
 from tests.identify import synthetic
 from tests.identify.synthetic import Truth
 
@@ -90,7 +92,40 @@ def test_masses_and_torque_constants_together_need_a_weight(legged: tuple[Truth,
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
+        ({"gap": np.zeros((300, 2))}, "gap has shape"),
+        ({"stance": np.zeros(4)}, "stance has shape"),
+        ({"force": np.full((300, 4, 3), np.inf)}, "force is infinite"),
+        ({"q": np.zeros((300, 19))}, "quaternions whose length is not 1"),
+    ],
+)
+def test_logs_that_do_not_fit_a_robot_on_feet_are_refused(changes: dict[str, np.ndarray], line: str) -> None:
+    robot = robots.load("go1")
+    whole = {"t": 2e-3 * np.arange(300), "q": np.tile(robot.standing_state(robot.system()).q, (300, 1))}
+    whole |= {"v": np.zeros((300, 18)), "tau": np.zeros((300, 12)), "gap": np.zeros((300, 4))}
+    log_from("log", whole, robot)
+    with pytest.raises(InputError, match=line):
+        log_from("log", whole | changes, robot)
+
+
+def test_damaged_files_are_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "whole.npz", t=np.arange(600.0))
+    whole = (tmp_path / "whole.npz").read_bytes()
+    assert read_arrays(tmp_path / "whole.npz")["t"].shape == (600,)
+    np.save(tmp_path / "array.npy", np.arange(9.0))
+    array = (tmp_path / "array.npy").read_bytes()
+    damaged = bytearray(whole)
+    damaged[len(whole) // 2] ^= 255
+    for content in (b"", b"junk", array, whole[: len(whole) // 2], bytes(damaged)):
+        (tmp_path / "log.npz").write_bytes(content)
+        with pytest.raises(InputError, match=r"no arrays of numbers"):
+            read_arrays(tmp_path / "log.npz")
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
         ({"tau": None}, "tau of arm has shape"),
+        ({"t": np.array(1.0)}, "t of arm has shape"),
         ({"q": np.zeros((600, 3))}, "q of arm has shape"),
         ({"t": np.zeros(600)}, "times must rise"),
         ({"v": np.full((600, 11), np.nan)}, "v is not finite"),
