@@ -33,6 +33,7 @@ def save(robot: Robot, file: Path, description: Description, inertias: Mapping[s
     Raises:
         InputError: A file exists already, or cannot be written.
     """
+    require_new(file)
     urdf = file.with_suffix(".urdf")
     text = toml(_plain(msgspec.structs.replace(description, urdf=urdf.name)))
     try:
@@ -43,6 +44,15 @@ def save(robot: Robot, file: Path, description: Description, inertias: Mapping[s
         raise InputError(f"{error.filename} exists already; give another file") from None
     except OSError as error:
         raise InputError(f"cannot write {error.filename}: {error.strerror}; give another file") from None
+
+
+def require_new(file: Path) -> None:
+    """Refuse a robot file that exists, or whose URDF exists, or whose folder does not."""
+    for path in (file.with_suffix(".urdf"), file):
+        if path.exists():
+            raise InputError(f"{path} exists already; give another file")
+    if not file.parent.is_dir():
+        raise InputError(f"{file.parent} is not a folder; make it, or give another file")
 
 
 def moved_links(model: Any) -> dict[str, int]:

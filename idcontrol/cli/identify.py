@@ -45,6 +45,8 @@ def command(
 
     if out is not None and out.suffix != ".toml":
         raise InputError(f"--out {out}: the name of a robot file ends with .toml")
+    if out is not None:
+        writing.require_new(out)
     if mass is not None and not mass > 0.0:
         raise InputError(f"--mass {mass}: a mass is positive")
     nominal, order, read = _read(logs, robot)

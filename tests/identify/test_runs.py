@@ -67,6 +67,11 @@ def test_the_command_writes_a_robot_file_that_is_fit_to_run(
     capsys.readouterr()
     assert cli.main(asked) == 2
     assert "exists already" in capsys.readouterr().err
+    file.with_suffix(".urdf").unlink()
+    records = list((tmp_path / "runs").iterdir())
+    assert cli.main(asked) == 2
+    assert not file.with_suffix(".urdf").exists()
+    assert list((tmp_path / "runs").iterdir()) == records
 
 
 @pytest.mark.parametrize(
@@ -74,6 +79,7 @@ def test_the_command_writes_a_robot_file_that_is_fit_to_run(
     [
         (["--fit", "masses"], "the parts are offsets, links"),
         (["--out", "mine.urdf"], "ends with .toml"),
+        (["--out", "nowhere/mine.toml"], "nowhere is not a folder"),
         (["--mass", "-3"], "a mass is positive"),
         (["--robot", "arm"], "q of arm has shape"),
     ],
