@@ -222,3 +222,10 @@ def test_unusable_requests_say_what_is_wrong(quadruped):
         lin.jacobian(of="torque", by="q")
     with pytest.raises(UnknownName, match="parameter"):
         lin.jacobian(of="tau", by="gain")
+    for unusable, message in (
+        (lambda: lin.jvp(q=np.ones(3)), r"change of q has shape \(3,\); it needs \(18,\)"),
+        (lambda: lin.vjp(force=np.ones((3, 4))), r"gradient by force has shape \(3, 4\); it needs \(4, 3\)"),
+        (lambda: lin.vjp(tau=np.ones(1)), r"gradient by tau has shape \(1,\); it needs \(12,\)"),
+    ):
+        with pytest.raises(InputError, match=message):
+            unusable()

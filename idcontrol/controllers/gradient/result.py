@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from idcontrol.errors import UnknownName
+from idcontrol.errors import InputError, UnknownName
 from idcontrol.types import Array, Integers
 
 
@@ -96,19 +96,46 @@ class Linearization:
         return self.slopes[of][:, self.columns[by]]
 
     def jvp(self, **directions: Array) -> dict[str, Array]:
-        """Return the changes of all outputs, by name, for changes of parameters by name."""
+        """Return the changes of all outputs, by name, for changes of parameters by name.
+
+        Raises:
+            UnknownName: There is no such parameter.
+            InputError: A change does not have the shape of its parameter.
+        """
         changes: dict[str, Array] = {of: np.zeros(slope.shape[0]) for of, slope in self.slopes.items()}
         for by, direction in directions.items():
+            width = self.jacobian(of="tau", by=by).shape[1]
+            change = _shaped(f"the change of {by}", direction, (width,))
             for of in changes:
-                changes[of] += self.jacobian(of=of, by=by) @ direction
+                changes[of] += self.jacobian(of=of, by=by) @ change
         return changes | {"force": changes["force"].reshape(-1, 3)}
 
     def vjp(
         self, tau: Array | None = None, force: Array | None = None, v_next: Array | None = None
     ) -> dict[str, Array]:
-        """Return the gradient of a scalar by all parameters, by name, from its gradient by the outputs."""
+        """Return the gradient of a scalar by all parameters, by name, from its gradient by the outputs.
+
+        Raises:
+            InputError: A gradient does not have the shape of its output.
+        """
         gradient = np.zeros(self.slopes["tau"].shape[1])
-        for of, gradient_of in (("tau", tau), ("force", force), ("v_next", v_next)):
+        for of, output, gradient_of in (
+            ("tau", self.tau, tau),
+            ("force", self.force, force),
+            ("v_next", self.v_next, v_next),
+        ):
             if gradient_of is not None:
-                gradient += np.ravel(gradient_of) @ self.slopes[of]
+                gradient += _shaped(f"the gradient by {of}", gradient_of, output.shape).ravel() @ self.slopes[of]
         return {by: gradient[columns] for by, columns in self.columns.items()}
+
+
+def _shaped(name: str, value: Array, shape: tuple[int, ...]) -> Array:
+    """Return `value` as an array of this shape.
+
+    Raises:
+        InputError: It has another shape.
+    """
+    array = np.asarray(value, dtype=np.float64)
+    if array.shape != shape:
+        raise InputError(f"{name} has shape {array.shape}; it needs {shape}")
+    return array
