@@ -202,6 +202,14 @@ def test_a_motor_at_its_limit_keeps_its_torque(quadruped):
         agrees_with_differences(control, state, reference, by, 1e-6)
 
 
+def test_the_margin_is_zero_if_the_vertex_below_a_ramp_does_not_load_a_foot(quadruped):
+    """Before lift-off stage II starts from a vertex of the LCP: three of four parallel edges, and another may follow."""
+    control = walker.controller("id-coulomb-lcp", mu=0.02, impacts=False)
+    _, lin = control.linearize(*moving(quadruped, SLIDING))
+    assert lin.active.contacts == ("slide",) * 4
+    assert lin.margin.force == 0.0
+
+
 def test_a_step_without_a_derivative_says_so(quadruped):
     """Four feet that stick have many impulses, and Newton's method of the circular cone finds any of them."""
     control = walker.controller("id-coulomb-cone", mu=0.7)

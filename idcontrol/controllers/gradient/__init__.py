@@ -152,7 +152,7 @@ def _packed(site: Site, solved: Solved, tau: Array, result: Slopes, chosen: Chos
         force=force,
         v_next=v_next,
         active=_active(solved, result.moved, result.shared),
-        margin=_margin(site, solved, result.moved, result.shared, chosen.kept),
+        margin=_margin(site, solved, result.moved, result.shared, chosen),
         reason=reason,
         error=dict(zip(BY, result.error[:4].tolist(), strict=True)),
         slopes={name: slope[:, laid_out] for name, slope in outputs.items()},
@@ -183,16 +183,18 @@ def _active(solved: Solved, moved: Moved, shared: Shared | None) -> Active:
     return Active(tuple(one.name for one in moved.roles), tuple(joints.tolist()))
 
 
-def _margin(site: Site, solved: Solved, moved: Moved, shared: Shared | None, kept: Array | None) -> Margin:
+def _margin(site: Site, solved: Solved, moved: Moved, shared: Shared | None, chosen: Chosen) -> Margin:
     """Return the distances to the next change of the active set."""
     step, f, h, n = solved.step, solved.f, site.machine.h, len(site.contacts)
-    u, scale = site.contacts.jacobian @ moved.v_plus - step.target, np.abs(f).max(initial=0.0)
+    u = site.contacts.jacobian @ moved.v_plus - step.target
+    vertex, kept = f if shared is None else chosen.raw, chosen.kept  # None: stage II alone chooses the forces
+    scale = 0.0 if vertex is None else np.abs(vertex).max(initial=0.0)
     force = speed = np.inf
     for i, one in enumerate(moved.roles):
         mu, slip = float(step.cones.mu[i]), float(np.abs(u[i::n][1:]).max())
-        if shared is None:
-            force = min(force, face(ALL_EDGES, f[i::n], min(mu, 1e6), scale)[2])
-            if one.name != "part" and not f[i::n].any():  # another vertex may load this contact
+        if vertex is not None:
+            force = min(force, face(ALL_EDGES, vertex[i::n], min(mu, 1e6), scale)[2])
+            if one.name != "part" and not vertex[i::n].any():  # another vertex may load this contact
                 force = 0.0
         if one.name == "part":
             speed = min(speed, float(u[i]))
@@ -201,9 +203,9 @@ def _margin(site: Site, solved: Solved, moved: Moved, shared: Shared | None, kep
     s = (site.system.M @ moved.v_plus + step.w.kappa)[step.w.fixed] - site.contacts.jacobian[:, step.w.fixed].T @ f
     room = np.minimum(step.bounds.most - s, s - step.bounds.least)
     if shared is not None:
-        force, room = shared.force, np.delete(room, shared.bounded)
-    elif kept is not None and kept.size:
-        force = min(force, float(np.abs(np.linalg.lstsq(kept, f, rcond=None)[0]).min()))
+        force, room = min(force, shared.force), np.delete(room, shared.bounded)
+    if vertex is not None and kept is not None and kept.size:
+        force = min(force, float(np.abs(np.linalg.lstsq(kept, vertex, rcond=None)[0]).min()))
     multiplier = np.inf if shared is None else shared.multiplier
     return Margin(force / h, speed, float(room.min(initial=np.inf)) / h, multiplier)
 
