@@ -203,7 +203,7 @@ def test_a_motor_at_its_limit_keeps_its_torque(quadruped):
 
 
 def test_the_margin_is_zero_if_the_vertex_below_a_ramp_does_not_load_a_foot(quadruped):
-    """Before lift-off stage II starts from a vertex of the LCP: three of four parallel edges, and another may follow."""
+    """Before lift-off stage II starts from a vertex of the LCP, which loads three of four parallel edges."""
     control = walker.controller("id-coulomb-lcp", mu=0.02, impacts=False)
     _, lin = control.linearize(*moving(quadruped, SLIDING))
     assert lin.active.contacts == ("slide",) * 4
