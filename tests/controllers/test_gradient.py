@@ -133,6 +133,7 @@ def test_in_the_air_torques_move_the_inertia_of_the_joints_with_a_free_base(quad
     np.testing.assert_allclose(lin.jacobian(of="tau", by="reference")[:, 24:], free, rtol=0, atol=1e-12)
     moves = lin.jacobian(of="v_next", by="reference")[quadruped.order[6:], 24:]
     np.testing.assert_allclose(moves, scenes.H * np.eye(12), rtol=0, atol=1e-15)
+    assert lin.reason == ""
     assert lin.active.contacts == ()
     assert lin.margin.force == np.inf
 

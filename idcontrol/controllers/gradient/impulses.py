@@ -196,7 +196,8 @@ def share(
     xi = optimum(at.B.T @ stiff @ at.B, A, at.B.T @ (g - stiff @ turned) - twisted, e)
     return Shared(
         slope=at.B @ xi + turned,
-        error=np.maximum(site.errors(A @ xi - e, e), at.error),
+        # without a foot on the ground e is rounding, and only the motor impulses in p have a size
+        error=np.maximum(site.errors(A @ xi - e, np.vstack((e, moved.p))), at.error),
         force=min((one[2] for one in at.faces), default=np.inf),
         multiplier=_multiplier(step, cone, at),
         bounded=at.bounded,
@@ -249,4 +250,5 @@ def raw_impulses(site: Site, step: AssembledStep, f: Array, moved: Moved, kept: 
     wrong = along / max(np.abs(f).max(initial=0.0), 1e-300)
     if kept.size and np.linalg.matrix_rank(A) < kept.shape[1]:
         wrong = np.inf  # no vertex: nothing is known of internal forces
-    return kept @ xi + turned, np.maximum(site.errors(A @ xi - e, e), wrong)
+    # without a foot on the ground e is rounding, and only the motor impulses in p have a size
+    return kept @ xi + turned, np.maximum(site.errors(A @ xi - e, np.vstack((e, moved.p))), wrong)
