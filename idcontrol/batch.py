@@ -294,7 +294,7 @@ class Controllers:
         Raises:
             InputError: An array has a wrong shape.
         """
-        times: Array = np.array(np.broadcast_to(np.asarray(t, dtype=np.float64), (self.n,)))
+        times = _rows_of("t", np.full(self.n, t) if np.ndim(t) == 0 else t, (self.n,), np.float64)
         call = _Call(times, self._real("q", q, "q"), self._real("v", v, "v"), self._asked(references), self._mu)
         out = self._commands()
         run = [(worker, self._rows, call, out, begin, end) for worker, begin, end in self._shares]

@@ -133,9 +133,8 @@ def named_gait(kind: str, own: Gait, feet: Array) -> Gait:
     Args:
         kind: ``trot`` or one of `PATTERNS`.
         own: The gait of the robot file, a trot.
-        feet: The robot's feet in the standing pose, relative to their middle, x ahead and y to the left, shape (4, 2 or
-            more)
-        [m].
+        feet: The robot's feet in the standing pose, relative to their middle, x ahead and y to the left, shape
+            (4, 2 or more) [m].
 
     Raises:
         InputError: The robot does not have two fore and two hind feet, left and right.

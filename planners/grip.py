@@ -92,5 +92,5 @@ def _sensing_more(state: State, force: Array) -> State:
 
 
 def _added(forces: ContactForces, more: Array) -> ContactForces:
-    """Return `forces` plus the rows of `more`, shape (k, 3) [N], of their contacts."""
+    """Return `forces`, with row i of `more`, shape (k, 3) [N], added to the force of the contact with identity i."""
     return structs.replace(forces, force=forces.force + more[forces.identity])

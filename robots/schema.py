@@ -229,7 +229,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         gains: Feedback gains.
         gait: Default gait; None for a robot that does not walk.
         command: Limits on the change of its commanded velocity.
-        orders: Joint orders of this robot's machines, by name, such as the maker's library.
+        orders: Joint orders of interfaces to this robot, such as the maker's library, by name.
         remarks: Reasons why the URDF is right despite a warning of `check`, by name of the link or joint, or by pattern
             with ``*``.
     """

@@ -146,17 +146,17 @@ def test_reset_forgets_only_the_chosen_rows():
     require_same([batch(*inputs[3])], [new], np.arange(N))
 
 
-@pytest.mark.parametrize("field", ["q", "v", "references.q", "references.stance", "references.to_liftoff"])
+@pytest.mark.parametrize("field", ["t", "q", "v", "references.q", "references.stance", "references.to_liftoff"])
 def test_an_array_of_another_shape_is_refused_by_name(field):
     t, q, v, references = demands()[0]
-    changed = {"q": q, "v": v}
+    changed = {"t": np.full(N, t), "q": q, "v": v}
     part = field.removeprefix("references.")
     if field in changed:
         changed[field] = changed[field][1:]
     else:
         references = references._replace(**{part: getattr(references, part)[:, 1:]})
     with pytest.raises(InputError, match=f"{field} has shape"):
-        Controllers("id-coulomb-qp", ROBOT, N, mu=0.7)(t, changed["q"], changed["v"], references)
+        Controllers("id-coulomb-qp", ROBOT, N, mu=0.7)(**changed, references=references)
 
 
 @pytest.mark.parametrize(

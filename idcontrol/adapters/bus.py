@@ -251,7 +251,7 @@ class Count(msgspec.Struct):
 
 
 class Bridge:
-    """The machine of a loop, with its motors at the other end of a bus.
+    """Stands in for the machine of a loop: passes commands to the motors on a bus, and their states to the loop.
 
     Attributes:
         safety: State machine of the bridge.

@@ -83,7 +83,7 @@ PROOF_NODES = 100_000
 
 
 def rows(walk: RecordedWalk, effort: Effort, contacts: Sequence[int] = CONTACTS) -> Iterator[TimingRow]:
-    """Return rows of each scheme and of the no-slip kernel by number of contacts, then a row of `_proof`.
+    """Return rows of each scheme and the no-slip kernel by number of contacts; with four contacts, also of `_proof`.
 
     `id-coulomb-qp` has further rows on slippery ground, where its forces reach the friction cones.
     """

@@ -110,7 +110,7 @@ SPARE = ("p99.9", "p99", "same answer", "goal", "", "floors", "its p50 [µs]", "
 
 
 def _show(result: Mapping[str, Any]) -> None:
-    """Print the rows of any other section, and the differences between answers."""
+    """Print the rows of a section that is not ``memory`` or ``compiling``, and answers that differ from a peer's."""
     headings = ("section", "what", "contacts", "p50 [µs]", "p99", "p99.9", "floors", "peer", "its p50 [µs]", "ratio")
     title = f"floor {result['floor_us']:.1f} µs; {_where(result['machine'])}"
     table = Grid(*headings, "same answer", "limit", " ", "goal", "", words=WORDS, spare=SPARE, title=title)

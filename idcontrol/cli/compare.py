@@ -231,7 +231,7 @@ def _combinations(
 def _study_runs(
     runs: Sequence[Mapping[str, Any]], request: Mapping[str, Any], shared: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Return the study's runs with the controllers, plants and frictions that the options name, and further seeds."""
+    """Return the study's runs that the options select, with the settings in `shared`; with `seeds`, once per seed."""
     if request["vary"]:
         raise InputError("--vary and --study exclude each other; leave one of them out")
     wanted = _lists({**request, "plants": None if request["plants"] == "all" else request["plants"]})
@@ -249,7 +249,7 @@ def _study_runs(
 
 
 def _names(text: str, registry: Any) -> list[str]:
-    """Return the comma-separated names, or all names of a registry (`idcontrol.controllers`, `idcontrol.plants`)."""
+    """Return the comma-separated names; for "all", all names of `registry`, e.g. `idcontrol.controllers`."""
     if text == "all":
         return list(registry.available())
     names = [name.strip() for name in text.split(",")]

@@ -95,7 +95,7 @@ def described(error: BaseException) -> str:
 
 
 def definition(thing: object) -> str:
-    """Return ``"mine.py, line 7: "``, the place that defines the class of a user's object; "" for others."""
+    """Return the place that defines the class of a user's object, such as ``"mine.py, line 7: "``; "" for others."""
     file = getattr(sys.modules.get(type(thing).__module__), "__file__", None)
     return f"{Path(file).name}, line {inspect.getsourcelines(type(thing))[1]}: " if file in _OWN and file else ""
 

@@ -240,7 +240,7 @@ def _pair_up(surfaces: _Surfaces, shape: Integers) -> tuple[Integers, Array, Arr
     """Return bodies, friction, stiffness and damping of each contact from its surfaces, (n, 2), (n,), (n,), (n,).
 
     The springs of both surfaces are in series, so their compliances 1/K add. Dampers are in series, too. A rigid
-    surface does not move, so only the damper of the other surface counts.
+    surface does not yield, so only the damper of the other surface counts.
     """
     n = shape.shape[0]
     body, mu, stiffness, damping = np.empty((n, 2), np.int64), np.empty(n), np.empty(n), np.empty(n)

@@ -65,7 +65,7 @@ class Detection:
             terrain: The ground; None for no ground.
 
         Raises:
-            InputError: A kind of geometry is not supported, has no volume or is not finite; the text names it.
+            InputError: A geometry is of an unsupported kind, has no volume or is not finite; the text names it.
         """
         converted = [from_coal(geometry, name) for geometry, name in zip(geometries, names, strict=True)]
         self.shapes: ShapeArrays = flatten([shape for shape, _ in converted])

@@ -261,7 +261,7 @@ def _separating_edges(a: _Box, b: _Box, best: float, edge: Array, axis: Array) -
 def _box_box(a: _Box, b: _Box, margin: float, direction: Array, witness: Array, arena: Arena) -> float:
     """Measure along the axis of largest separation, or between the nearest points; the normal is from B to A.
 
-    If an axis separates the boxes by the margin or more, only this lower bound of the distance is computed.
+    If the separation along an axis is `margin` or more, it is returned: a lower bound of the distance.
     """
     axis, edge, on_a, on_b = vector(arena, 3), vector(arena, 3), vector(arena, 3), vector(arena, 3)
     flat, owner = _separating_face(a, b, axis, direction)

@@ -1,7 +1,7 @@
 """Checks and copies of a controller's states and references.
 
 Arrays of a robot's driver may be read-only, strided, of single precision, too short or not finite. `Intake.take` copies
-state and reference into arrays of one type at fixed addresses, or returns the reason why they are unusable.
+state and reference into arrays of fixed types and addresses, or returns the reason why they are unusable.
 """
 
 from __future__ import annotations

@@ -409,7 +409,7 @@ def cone(held: Bound, f: Array, arena: Arena) -> Answer:
 
 @njit(cache=True, error_model="numpy")
 def coulomb_smooth(held: Bound, f: Array, arena: Arena) -> Answer:
-    """Solve the friction LCP; stay close to the decaying last torque (Zapolsky & Drumwright 2017, Algorithm 3)."""
+    """Solve the friction LCP; take the solution nearest to the last torque (Zapolsky & Drumwright 2017, Alg. 3)."""
     return _one_stage(continued_lcp_kernel, smooth, held, f, arena)
 
 

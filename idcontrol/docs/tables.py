@@ -91,7 +91,7 @@ def machine() -> str:
 
 
 def verdicts() -> str:
-    """Return the number of values in each table and figure of the papers that agree with ours.
+    """Return a table: how many values of each table and figure of the papers agree, differ, or were not compared.
 
     The data come from ``python -m idcontrol.experiments.papers``.
     """

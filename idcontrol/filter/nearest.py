@@ -220,7 +220,7 @@ def _rows(p: AssembledStep, wish: _Prediction, arena: Arena) -> _Rows:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _edge(rows: _Rows, i: int, axis: int, slope: float, row: Array) -> float:
-    """Write the velocity N v⁺ + slope T v⁺ of an edge of contact i into `row`; return its value at rest."""
+    """Write the row of N v⁺ + slope T v⁺, an edge's velocity at contact i; return its value if the contact rests."""
     n = rows.still.shape[0] // 3
     assign(row, rows.J[i])
     add(row, slope, rows.J[axis * n + i])
@@ -317,7 +317,7 @@ def _wrench(p: AssembledStep, rows: _Rows, E: Array, e: Array, f: Array, arena: 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _objective(p: AssembledStep, rows: _Rows, reference: Array, arena: Arena) -> tuple[Array, Array]:
-    """Return H and g of the objective ½ xᵀH x + gᵀx, with impulses `reference` (3 s,) of the wanted wrench."""
+    """Return H and g of the objective ½ xᵀH x + gᵀx; `reference`, shape (3 s,), is f° of the loaded contacts."""
     weight, columns, size = p.wanted.weight, rows.pushing.shape[0], rows.J.shape[1]
     H, g = matrix(arena, size, size), zeros(arena, size)
     H[:] = 0.0

@@ -41,13 +41,13 @@ DRIVE: Final = ("armature", "damping", "friction", "scale")
 class Blocks(NamedTuple):
     """Equations of n blocks, ``A θ = b + U u`` with unknown u, of a robot with m velocities in Pinocchio's layout.
 
-    θ are the ten parameters of each body, then `DRIVE`, each of all joints.
+    θ (p,) are the ten parameters of each body, then each parameter in `DRIVE` for all joints.
 
     Attributes:
         A: Coefficients, shape (n, m, p).
         b: Generalized forces of measured wrenches, shape (n, m) [N, N m].
-        U: Jacobian of unknown parts of wrenches, and of joints with unknown torque or at rest, shape (n, m, u); zero
-            columns for all others.
+        U: Columns of the unknowns, shape (n, m, u): components of wrenches that were not measured, and torques of
+            joints whose torque is unknown or that are at rest. Columns of known components and torques are zero.
     """
 
     A: Array

@@ -62,7 +62,7 @@ class Fit(NamedTuple):
 
 
 def rms_of(blocks: Blocks, prior: Prior, system: System) -> Array:
-    """Return the rms force of nominal bodies and drives in each row, shape (m,) [N, N m].
+    """Return the rms force of nominal bodies and drives in each row, at least `QUIET` of the largest, (m,) [N, N m].
 
     The three linear rows of a free-flyer have one value, and so have the three angular rows.
     """

@@ -53,7 +53,7 @@ class Log(NamedTuple):
 
 
 def log_of(run: Run, robot: Robot) -> Log:
-    """Return the log of a run of `robot`; of a loop, the ticks in which it works.
+    """Return the log of a run of `robot`; for a run of a loop, the last uninterrupted sequence of working ticks.
 
     Raises:
         InputError: The run lacks channels, does not fit the robot, or is too short.

@@ -38,10 +38,10 @@ OUTLIER: Final = 3.0
 
 
 class Offsets(NamedTuple):
-    """Encoder offsets of a joints.
+    """Encoder offsets of the robot's a joints.
 
     Attributes:
-        angle: What the angles are above the recorded angles, shape (a,) [rad or m].
+        angle: True angles minus recorded angles, shape (a,) [rad or m].
         spread: Standard deviations, shape (a,) [rad or m].
         before_m: Rms of the feet's displacement at the recorded angles [m].
         after_m: The same with the offsets [m].
@@ -86,7 +86,7 @@ class Samples(NamedTuple):
 
 
 def offsets(logs: Sequence[Log], robot: Robot, system: System) -> Offsets | None:
-    """Return the encoder offsets of a robot with a floating base; None if never two points stand."""
+    """Return the encoder offsets of a robot with a floating base; None if no two points ever stand simultaneously."""
     points = _points(robot, system)
     each = [_samples(log, points, system) for log in logs]
     first = np.cumsum([0, *(sample.stance.max(initial=-1) + 1 for sample in each)])

@@ -33,7 +33,8 @@ class Prior(NamedTuple):
         bodies: Nominal parameters of the bodies, shape (k, 10).
         root: Cholesky factors of their pseudo-inertias, made physical, shape (k, 4, 4).
         drives: Nominal parameters of the drives, shape (4 a,).
-        spread: Standard deviations of the coordinates of bodies, then of the parameters of drives, shape (p,).
+        spread: Standard deviations of the inertial coordinates of bodies (`idcontrol.identify.inertia`), then of the
+            parameters of drives, shape (p,).
         least: Lower bounds of the same, shape (p,).
         free: True if a coordinate is fitted, shape (p,).
         mass: Weighed mass [kg]; NaN if unknown.

@@ -36,7 +36,7 @@ DIGITS: Final = 1e-8
 
 
 def violation(law: Law, problem: StepProblem, solution: StepSolution) -> float:
-    """Return the largest violation, scaled per contact, in a step without bilateral rows; inf if it is not finite.
+    """Return the largest violation, scaled per contact, in a step without bilateral rows; inf if v⁺ or f is not finite.
 
     Args:
         law: Law of the model.

@@ -76,7 +76,7 @@ def compiling() -> Iterator[None]:
 
 
 class _Library(JITCodeLibrary):  # type: ignore[misc]  # numba has no types
-    """The code of a function and of the functions inlined into it: optimized once, loops not unrolled."""
+    """Code of a function and its inlined functions: optimized once; loops of unknown length are not unrolled."""
 
     def add_ir_module(self, module: Any) -> None:
         """Add a module, and forbid LLVM to unroll its loops of unknown length."""

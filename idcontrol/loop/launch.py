@@ -227,7 +227,7 @@ class _Work:
         return None if make() is None else cast("Callable[[], Sense]", make)
 
     def _translation(self) -> Translation | None:
-        """Return the maps between the machine's order of joints and the loop's; None if they are the same."""
+        """Return the maps between the machine's order of joints and the loop's; None if no other order is set."""
         session, asked = self.session, self.settings.joints
         if asked is None:
             return None

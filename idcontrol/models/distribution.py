@@ -671,7 +671,7 @@ def _move_to_least_torque(
 ) -> bool:  # pragma: no cover - compiled
     """Move ξ along the rows of `ways` to the minimum of the objective within cones and bounds.
 
-    Bounds that no point satisfies are dropped. Returns True if the cones contain a point.
+    If no point satisfies all bounds, all are dropped. Returns True if the cones contain a point.
     """
     free, (H, g) = ways.shape[0], objective
     A, least = matrix(arena, 4 * cone.shape[0], free), vector(arena, 4 * cone.shape[0])

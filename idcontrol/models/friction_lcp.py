@@ -8,7 +8,7 @@ with Γ = M⁻¹, F = [S; -S; T; -T], and columns of E that sum each contact's f
 The friction pyramid is the inscribed diamond |f_S| + |f_T| ≤ μ f_N. Rigid contacts have C = 0
 (`idcontrol.models.coulomb`), springs and dampers have C > 0 (`idcontrol.models.constraint`).
 
-Of n contacts t are *frictional*; the other contacts have no tangential unknowns. The unknowns are in the order
+Of the n contacts, t are *frictional*; the others have no tangential unknowns. The unknowns are in the order
 z = (f_N, f_+S, f_-S, f_+T, f_-T, λ); f_N has size n, every other block size t.
 """
 

@@ -149,7 +149,7 @@ def settle(
 
 @register_jitable(inline="always")  # inlined in compiled code, a plain call in interpreted code
 def holds(tried: Attempt[Answer]) -> bool:
-    """True if the constraints hold exactly, or to `SLIGHT` if no proof rules out exact feasibility."""
+    """True if the constraints hold exactly, or to within `SLIGHT`, unless they are proved to be infeasible."""
     return tried.solved and (tried.moves == 0.0 or (tried.moves <= SLIGHT and not tried.impossible))
 
 

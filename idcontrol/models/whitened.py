@@ -324,7 +324,7 @@ def finish(
 ) -> StepSolution:
     """Build the solution of a step with impulses f of all rows, shape (3 n + e,) [N s]; on failure with zero impulses.
 
-    A value that is not finite is a failure even if the solver reports success: prescribed values affect only the motor
+    A value that is not finite is a failure even if the solver reports success: M_qq and κ_q affect only the motor
     impulses, which the solver does not see.
 
     Args:
@@ -402,7 +402,7 @@ class Held:
 
 
 def held_rows(whitened: Whitened, stick: Booleans) -> Integers:
-    """Return the rows that hold with equality: rigid bilateral rows, then tangents of sticking contacts (n,)."""
+    """Return the rows that hold with equality: rigid bilateral rows, then tangents where `stick` (n,) is True."""
     n = stick.size
     tangents = np.flatnonzero(stick)[:, None] + np.array([n, 2 * n])
     return np.concatenate((np.arange(3 * n, whitened.rho.shape[0]), tangents.ravel()))

@@ -101,7 +101,7 @@ class Setup:
         contacts: Detector of contacts on `system`, with the true friction.
         dt: Longest step [s].
         settings: Settings of the ground.
-        robot: The robot, for a plant constructed from (robot, mu, rate); None if the robot has no file.
+        robot: The robot, needed by plants whose constructor takes (robot, mu, rate); None if it has no file.
         mu: The true friction coefficient; None if there is no single value.
     """
 

@@ -163,9 +163,9 @@ HOSTILE_FRICTION: Final = (0.0, 1e-9, 0.3, 0.6, 1.0, 1e6, np.inf)
 def hostile_step(number: int, *, seed: int = 0) -> StepProblem:
     """Return problem `number` of a hostile suite, whose quantities differ by many orders of magnitude.
 
-    A problem has one to twelve velocities; in every second problem some are prescribed. Masses span twelve decades, in
-    units from 1e-6 kg to 1e6 kg. There are up to six contacts; some are repeated, opposed, collinear, or on immovable
-    bodies. Gaps reach ±1e6 m; friction is from `HOSTILE_FRICTION`.
+    A problem has one to twelve velocities; in every second problem some may be prescribed. Masses span up to twelve
+    decades about a mean mass from 1e-6 kg to 1e6 kg. There are up to six contacts; some are repeated, opposed,
+    collinear, or on immovable bodies. Gaps reach ±1e6 m; friction is from `HOSTILE_FRICTION`.
     """
     rng = np.random.default_rng([seed, number, 1])
     m, n, h = int(rng.integers(1, 13)), int(rng.integers(0, 7)), float(rng.choice([1e-4, 1e-3, 1e-2]))

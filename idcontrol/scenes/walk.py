@@ -361,7 +361,7 @@ class WalkScene:
         return Waypoints(path.waypoints_m, speed=speed, turn=gait.turn_rad_s, stand_from_s=stand_from)
 
     def planner(self, guide: WalkGuide) -> WalkPlanner:
-        """Return the planner that follows `guide`; it must be reset before it is called."""
+        """Return the planner that follows `guide`, or stands if the robot has no gait; reset it before it is called."""
         config, description, system = self.config, self.robot.description, self.robot.system()
         gait, feet = description.gait, self.planned_feet(system)
         if gait is None:

@@ -51,9 +51,9 @@ class Geometry:
 class Touch:
     """Stance by force, with hysteresis.
 
-    Use this rule only as one vote in `Fused`; with this rule alone, a trot is poor. A foot that does not count as
-    standing gets no load. In each step, its sensor therefore reads zero for another 20 ms, until other feet lift and
-    the robot sinks onto this foot.
+    For stance in a controller, use this rule only as one vote in `Fused`; with this rule alone, a trot is poor. A foot
+    that does not count as standing gets no load. In each step, its sensor therefore reads zero for another 20 ms, until
+    other feet lift and the robot sinks onto this foot.
     """
 
     def __init__(self, n_feet: int, on_n: float = ON_N, off_n: float = OFF_N) -> None:

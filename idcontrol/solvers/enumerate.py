@@ -625,7 +625,7 @@ def _next_option(tree: _Tree, level: int, constant: float, promising: float) -> 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _child(tree: _Tree, level: int, option: int) -> _Node:
-    """Start the node below a level with one option of its choice, and mark the option as tried."""
+    """Start the node below `level` that takes `option` of the level's choice, and mark this option as tried."""
     tree.reach[level, option] = np.inf
     node = _at(tree, level + 1)
     _copy(_at(tree, level), tree.filled[level], node)

@@ -156,8 +156,9 @@ PLAIN = "pid"
 def _helper(experiment: Experiment, config: Any) -> list[str]:
     """Return the command of a process that compiles plant and planner, while this process compiles the controller.
 
-    The process makes one control period of the same run with the controller `PLAIN`. The command is empty if that run
-    would not be shorter, or if the experiment or the plant is a user's: it may drive the only hardware.
+    The process makes one control period of the same run with the controller `PLAIN`. The command is empty if the
+    experiment has no duration, rate or controller, if the run itself uses `PLAIN`, or if the experiment or the plant is
+    a user's: it may drive the only hardware.
     """
     entry, plant = entry_points(EXPERIMENTS).get(experiment.name), getattr(config, "plant", "")
     ours = entry is not None and entry.module.startswith("idcontrol.")

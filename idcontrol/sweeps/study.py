@@ -50,7 +50,7 @@ class Study:
         runs: Changes of each run by dotted key; the key ``preset`` names the preset.
         tables: Computes the tables of the study from the outcomes.
         pictures: Draws the figures of the study.
-        further: Returns the next runs from all outcomes so far; the sweep ends without further runs.
+        further: Returns the next runs from all outcomes so far; the sweep ends when it returns none.
         grouping: Returns the names of a run's line and panel in the general figures. None means one line per
             controller, and one panel per combination of the other varied settings.
     """

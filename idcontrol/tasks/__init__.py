@@ -119,8 +119,8 @@ class _Rows:
         """Reference minus actual value at the last step [m, rad, N m s; N, N m].
 
         Controllers with the same list of motion tasks share this array, and each step of any of these controllers
-        overwrites it. Among controllers with different lists, and for a `Force` always, the array belongs to the
-        controller that was created last.
+        overwrites it. If controllers have different lists, the array belongs to the controller that was created last.
+        The array of a `Force` is never shared: it always belongs to the controller that was created last.
         """
         targets, at = self._rooms[-1] if self._rooms else (self._own, 0)
         return targets.error[at, self._part].copy()
@@ -280,7 +280,7 @@ class Force(_Rows):
         """Choose a foot. The task has no effect until `set` is called.
 
         Args:
-            frame: Frame of the foot or sole in the robot file.
+            frame: Frame of the foot, sole or hand in the robot file.
             kind: Quantity with a target: ``"force"`` or ``"wrench"``.
             weight: Weight, one number or one for each row [N⁻², (N m)⁻²]; motor torques have the weight 1e-6 (N m)⁻².
 

@@ -165,8 +165,8 @@ def bounded_demand(dynamics: Dynamics, rows: Rows, unit: float, arena: Arena = H
         arena: Arena for all arrays.
 
     Returns:
-        True if the program is solved: it has no solution if contacts and limits allow no motion; and the accelerations
-            [m/s², rad/s²] and the forces relative to the weight, (a, F / unit), shape (m + 3 n,).
+        True if the program is solved, False if contacts and limits allow no motion; and x = (a, F / unit), the
+            accelerations [m/s², rad/s²] and the forces relative to the weight, shape (m + 3 n,).
     """
     (r, m), a, p = dynamics.J.shape, rows.joints.shape[0], rows.y.shape[0]
     u, wide = m - a, m + r

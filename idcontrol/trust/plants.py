@@ -32,7 +32,7 @@ def _missed_weight(*names: str, steps: int = 100) -> float:
 
 @claim("a body at rest presses with its weight", 1e-6, "tests/plants/test_every_plant.py", quick=True)
 def missed_weight() -> float:
-    """Return the error of the weight on the stiff plants."""
+    """Return the largest error of the forces under a resting sled on the stiff plants, relative to its weight."""
     return _missed_weight(*STIFF)
 
 

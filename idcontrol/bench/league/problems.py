@@ -42,7 +42,7 @@ class FrictionProblem(NamedTuple):
 
 
 def read(paths: Sequence[str | Path]) -> list[FrictionProblem]:
-    """Return the problems of files and, in the order of their names, of folders; W is replaced by (W + Wᵀ)/2.
+    """Return the problems of files and folders, a folder's files in order of name; W is replaced by (W + Wᵀ)/2.
 
     Raises:
         InputError: A folder has no problems, or a file is not a problem.
