@@ -30,7 +30,7 @@ WALLCLOCK = $(BIN)/pytest -n 3 --dist worksteal -m "wallclock and not slow" $$(g
 test check coverage: export OPENBLAS_NUM_THREADS = 1
 about:
 	@echo "make test: installs what tests need, runs the fast tests, then those on the wall clock;" \
-	  "about seven minutes on two idle cores the first time, which compiles kernels"
+	  "about six minutes on two idle cores the first time, which compiles kernels"
 
 test: about $(VENV)/.dev
 	@trap 'exit 130' INT; failed=0; \
