@@ -30,14 +30,15 @@ TABLES = {
     "limits.no_load_rad_s": np.inf,
     "gains.torque.kp_nm_rad": None,
     "gains.torque.kd_nm_s_rad": None,
+    "gains.brake_nm_s_rad": np.nan,
     "actuators.armature_kg_m2": 0.0,
     "actuators.damping_nm_s_rad": 0.0,
     "actuators.friction_nm": 0.0,
     "actuators.bandwidth_hz": np.inf,
     "actuators.delay_s": 0.0,
 }
-"""The per-joint tables of a robot file, and the value of joints without an entry; None if every joint needs an
-entry."""
+"""The per-joint tables of a robot file, and the value of joints without an entry; None if every joint needs an entry,
+NaN if another table has their value."""
 
 ACTUATORS = tuple(where for where in TABLES if where.startswith("actuators."))
 """The tables of actuators, in the order of `Actuators`."""
@@ -154,6 +155,11 @@ class Robot:
     def torque_gains(self, names: Sequence[str]) -> tuple[Array, Array]:
         """Return stiffness [N m/rad] and damping [N m s/rad] of the actuated joints `names`, shape (a,) each."""
         return self._per_joint("gains.torque.kp_nm_rad", names), self._per_joint("gains.torque.kd_nm_s_rad", names)
+
+    def brake_damping(self, names: Sequence[str]) -> Array:
+        """Return the damping of the braked joints `names`, shape (a,) [N m s/rad]."""
+        own = self._per_joint("gains.brake_nm_s_rad", names)
+        return np.where(np.isnan(own), self.torque_gains(names)[1], own)
 
     def home_joints(self, names: Sequence[str]) -> Array:
         """Return home positions of the actuated joints `names`, shape (a,) [rad or m]."""

@@ -99,12 +99,16 @@ class MotorLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         no_load_rad_s: Speed by joint at which the motor no longer accelerates [rad/s], or [m/s]: from `velocity_rad_s`
             on, the accelerating torque falls linearly to zero at this speed. Joints without an entry have full torque
             at all speeds.
+        temperature_c: Highest temperature of the drives [°C]; more is a fault of the loop.
+        voltage_v: Lowest and highest supply voltage; by default any.
     """
 
     torque_nm: dict[str, Positive]
     velocity_rad_s: dict[str, Positive]
     torque_rate_nm_s: dict[str, Positive] = {}
     no_load_rad_s: dict[str, Positive] = {}
+    temperature_c: Positive = 80.0
+    voltage_v: tuple[NotNegative, Positive] = (0.0, 1e6)
 
 
 class ActuatorFigures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -170,10 +174,18 @@ class TorqueGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class RobotGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Feedback gains of the two kinds of controllers."""
+    """Feedback gains of the two kinds of controllers, and damping of the brake.
+
+    Attributes:
+        torque: Gains of the plain PID, and of drives that stand up and lie down.
+        acceleration: Gains of inverse dynamics.
+        brake_nm_s_rad: Damping by joint of a machine that brakes after a fault [N m s/rad]; joints without an entry
+            have the damping of `torque`.
+    """
 
     torque: TorqueGains
     acceleration: AccelerationGains = AccelerationGains()
+    brake_nm_s_rad: dict[str, Positive] = {}
 
 
 class DefaultGait(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -345,12 +357,16 @@ def _value_problems(value: Any, kind: Any, at: str) -> list[str]:
 
 def _inconsistencies(raw: Mapping[str, Any]) -> list[str]:
     """Return contradictions between keys whose values are valid by themselves."""
-    feet, gait = raw.get("feet", []), raw.get("gait")
+    feet, gait, limits = raw.get("feet", []), raw.get("gait"), raw.get("limits")
     named = [foot.get("name") for foot in feet if isinstance(foot, Mapping)] if isinstance(feet, list) else [None]
     names = [name for name in named if isinstance(name, str)]
     problems = [
         f"feet: the name {name} is given twice; rename one" for name in sorted(set(names)) if names.count(name) > 1
     ]
+    volts = limits.get("voltage_v") if isinstance(limits, Mapping) else None
+    match volts:
+        case [int() | float() as low, int() | float() as high] if low >= high:
+            problems.append(f"limits.voltage_v = {_literal(volts)}: the first must be below the second")
     if gait is not None and raw.get("base") == "fixed":
         problems.append(
             'gait: a robot with base = "fixed" cannot walk; let its base be "free-flyer", or leave [gait] out'

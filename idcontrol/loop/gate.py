@@ -59,7 +59,7 @@ class Gate(NamedTuple):
     """The arrays that the gate reads and writes.
 
     Attributes:
-        limits: `Limits.gate`.
+        limits: `Limits.gate`, with a share of its torques and rates.
         joints: Positions and velocities of the joints.
         wanted: Commanded torques, shape (a,) [N m].
         held: Commanded rows q, v, kp, kd of the drives, shape (4, a).
@@ -145,9 +145,11 @@ class Setpoints:
         self.sent, self.held = of["sent"], np.zeros((4, a))
         self.values = self.sent.ravel()
         self._desired = of["q_des"], of["v_des"]
+        self._limits, self._share = limits.gate, 1.0
+        self._admitted = limits.gate.copy()
         self._asked = bind(Asked(self.wanted, self.held, of["q_des"], joints.q))
         self._take = entry(take, self._asked, self.tau)
-        self._gate = bind(Gate(limits.gate, joints, self.wanted, self.held, self.tau, self.sent))
+        self._gate = bind(Gate(self._admitted, joints, self.wanted, self.held, self.tau, self.sent))
         self._admit = entry(let_through, self._gate, False, 0.0, 0.0)
 
     def take(self, command: Array, tracking: float) -> Fault:
@@ -165,8 +167,13 @@ class Setpoints:
         self._desired[0][:], self._desired[1][:] = rows[1], rows[2]
         return self.take(rows, tracking)
 
-    def admit(self, share: float, dt: float, *, drives: bool) -> Cut:
-        """Pass the commanded setpoints through the gate; see `idcontrol.loop.safety.admit`."""
+    def admit(self, share: float, dt: float, *, drives: bool, power: float = 1.0) -> Cut:
+        """Pass the commanded setpoints through the gate; see `idcontrol.loop.safety.admit`.
+
+        The gate admits the share `power` of the limits of torques and torque rates.
+        """
+        if power != self._share:
+            self._share, self._admitted[:2] = power, power * self._limits[:2]
         cut = self._admit(self._gate, drives, share, dt)
         return Cut(cut) if cut else Cut.NONE
 

@@ -195,8 +195,10 @@ class ControlLoop:
             ),
             cycle,
         )
-        cut = self._gate(cycle)
-        if not (cut & UNABLE and self.safety.mode is Mode.RUNNING):
+        power = self._power(cycle)
+        cut = self._gate(cycle, power)
+        # while limits grow, cuts are intended
+        if not (cut & UNABLE and self.safety.mode is Mode.RUNNING and power == 1.0):
             self._cut_since = None
         elif self._cut_since is None:
             self._cut_since = cycle.woke
@@ -205,7 +207,7 @@ class ControlLoop:
         telemetry.describe(
             cycle, self._clock.now(), age, mode=self.safety.mode,
             phase=self.phase if self.safety.mode is Mode.RUNNING else np.nan,
-            faults=faults, cut=cut, sequence=self.endpoint.outbox.sequence, newest=self.endpoint.newest,
+            faults=faults, cut=cut, power=power, sequence=self.endpoint.outbox.sequence, newest=self.endpoint.newest,
         )  # fmt: skip
 
     def kept(self) -> None:
@@ -326,7 +328,14 @@ class ControlLoop:
         known = self._observer.message is not None and self.endpoint.silence(now) <= self._timing.late
         return known and self._observer.slow()
 
-    def _gate(self, cycle: Cycle) -> Cut:
+    def _power(self, cycle: Cycle) -> float:
+        """Return the share of the limits of torques and torque rates that the gate admits."""
+        first, ramp_s = self._parts.limits.least_share, self._policy.power_ramp_s
+        if first == 1.0 or ramp_s == 0.0 or self.safety.mode is not Mode.RUNNING:
+            return 1.0
+        return min(1.0, first + (1.0 - first) * (cycle.woke - self.safety.since) / (ramp_s * NS))
+
+    def _gate(self, cycle: Cycle, power: float) -> Cut:
         """Pass the setpoints through the gate; return the limits at which a torque was cut."""
         safety, setpoints, state, timing = self.safety, self._setpoints, self._observer.state, self._timing
         if safety.mode not in (Mode.RUNNING, Mode.DAMPED) or state is None:
@@ -337,7 +346,7 @@ class ControlLoop:
             setpoints.wanted[:] = brake(self._parts.system, self._parts.limits, state, timing.period / NS)
         elif self._policy.soft_start_s > 0.0:
             share = min(1.0, (cycle.woke - safety.since + timing.period) / (self._policy.soft_start_s * NS))
-        return setpoints.admit(share, (1 + cycle.missed) * timing.period / NS, drives=running)
+        return setpoints.admit(share, (1 + cycle.missed) * timing.period / NS, drives=running, power=power)
 
     def _post(self, mode: Mode) -> None:
         """Send the setpoints in the machine's order; an armed loop still sends the mode ready."""

@@ -123,9 +123,9 @@ class Fault(enum.IntFlag):
     DRIVE = 8192
     """A drive reports an error."""
     HOT = 16384
-    """A drive is hotter than `Policy.hot_c`."""
+    """A drive is hotter than `Policy.hot_c`, or than the robot file allows."""
     VOLTAGE = 32768
-    """The supply voltage is outside `Policy.voltage_v`."""
+    """The supply voltage is outside `Policy.voltage_v`, or outside the range of the robot file."""
     ESTOP = 65536
     """The emergency stop is pressed; before torques flow, the start is refused."""
     QUATERNION = 131072
@@ -228,7 +228,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         late_s: Age of the newest datagram above which the other side counts as silent; null means 20 periods, and at
             least 20 ms (`patience`).
         hang_s: Time after which planner or controller is interrupted.
-        soft_start_s: Time over which torques grow from zero to the commanded torques.
+        soft_start_s: Time over which torques and gains grow from zero to the commanded values.
+        power_ramp_s: Time over which a loop with `Limits.least_share` below 1 raises its limits to their full values.
         rest_speed: Joint speed below which the machine may be at rest [rad/s].
         rest_s: Time below `rest_speed` after which the machine is at rest; a loaded leg that still sinks would exceed
             `rest_speed` within this time.
@@ -245,8 +246,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         torque_share: Largest difference between a sent and an applied torque, as a share of the torque limit. A joint
             may not stand still while its torque changes by more and its reference by more than `frozen`.
         stop_button: Button of the machine's joystick that requests the end: the robot comes to rest and lies down.
-        hot_c: Highest temperature of a drive [°C].
-        voltage_v: Lowest and highest supply voltage; robots differ, so the default accepts any voltage.
+        hot_c: Highest temperature of a drive [°C]; null takes the robot file's.
+        voltage_v: Lowest and highest supply voltage; null takes the robot file's.
     """
 
     overrun: Rule = Rule(tolerate=50)
@@ -275,6 +276,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     late_s: Duration | None = None
     hang_s: Duration = 0.1
     soft_start_s: NotNegative = 0.02
+    power_ramp_s: NotNegative = 2.0
     rest_speed: Positive = 0.05
     rest_s: Duration = 0.3
     damp_s: Duration = 1.0
@@ -286,8 +288,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     cut_s: Duration = 0.2
     torque_share: Positive = 0.15
     stop_button: Annotated[int, msgspec.Meta(ge=0, le=31)] = 0
-    hot_c: Positive = 80.0
-    voltage_v: tuple[NotNegative, Positive] = (0.0, 1e6)
+    hot_c: Positive | None = None
+    voltage_v: tuple[NotNegative, Positive] | None = None
 
     def late_ns(self, period_s: float) -> int:
         """Return the age [ns] above which the other side counts as silent, if it sends once per `period_s` [s]."""
@@ -413,7 +415,7 @@ def _undisturbed(mode: Mode, inputs: Inputs) -> Signal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of the actuated joints, shape (a,) each.
+    """Limits of the actuated joints, shape (a,) each, and of drives and supply.
 
     Attributes:
         torque: Largest torque [N m]. In this and all other limits inf means no limit.
@@ -422,6 +424,10 @@ class Limits:
         high: Upper position limit [rad].
         speed: Largest velocity [rad/s].
         damping: D of the brake (`idcontrol.loop.brake`) [N m s/rad].
+        least_share: Share of `torque` and `torque_rate` that the gate admits when torques begin; below 1 it then grows
+            to 1 (`Policy.power_ramp_s`).
+        hot_c: Highest temperature of a drive [°C].
+        voltage_v: Lowest and highest supply voltage.
         gate: The first five limits, shape (5, a), as one argument for `admit_kernel`: each argument takes time.
     """
 
@@ -431,6 +437,9 @@ class Limits:
     high: Array
     speed: Array
     damping: Array
+    least_share: float = 1.0
+    hot_c: float = 80.0
+    voltage_v: tuple[float, float] = (0.0, 1e6)
     gate: Array = field(init=False)
 
     def __post_init__(self) -> None:

@@ -26,11 +26,12 @@ references and commands, the state machine, the gate, sending); pushing the row 
 """
 UNSPENT = dict.fromkeys(PARTS, math.nan)
 COURSE = (
-    "tick", "utc_s", "mode", "phase", "faults", "cut", "machine_mode", "sequence", "machine_sequence", "echo", "missed",
-    "period_us", "late_us", "age_us", "compute_us", "cpu_us", *(f"{part}_us" for part in PARTS), "switches",
+    "tick", "utc_s", "mode", "phase", "faults", "cut", "power", "machine_mode", "sequence", "machine_sequence", "echo",
+    "missed", "period_us", "late_us", "age_us", "compute_us", "cpu_us", *(f"{part}_us" for part in PARTS), "switches",
 )  # fmt: skip
 """Scalar channels about the whole tick, stored side by side. `utc_s` is the Unix time at which the tick began, NaN on a
-simulated clock; `phase` is `idcontrol.loop.life.Phase`. `sequence` numbers the command of the tick, `machine_sequence`
+simulated clock; `phase` is `idcontrol.loop.life.Phase`. `power` is the share of the limits of torques and torque rates
+that the gate admitted. `sequence` numbers the command of the tick, `machine_sequence`
 the newest state, and `echo` the newest command that the machine had then accepted. `switches` is the number of times
 that the system has taken the CPU away since the previous tick.
 """
@@ -165,8 +166,8 @@ class Telemetry:
         )  # fmt: skip
 
     def describe(
-        self, cycle: Cycle, now: int, age: int, *, mode: int, phase: float, faults: int, cut: int, sequence: int,
-        newest: Datagram | None,
+        self, cycle: Cycle, now: int, age: int, *, mode: int, phase: float, faults: int, cut: int, power: float,
+        sequence: int, newest: Datagram | None,
     ) -> None:  # fmt: skip
         """Write the summary of the tick at its end.
 
@@ -178,6 +179,7 @@ class Telemetry:
             phase: Phase of a running loop (`idcontrol.loop.life.Phase`); otherwise NaN.
             faults: Faults of the tick.
             cut: Limits at which the gate has cut a torque.
+            power: Share of the limits that the gate admitted.
             sequence: Sequence number of the command that was sent last.
             newest: The newest datagram of the machine; None before the first.
         """
@@ -185,7 +187,7 @@ class Telemetry:
         self._write_course(
             cycle.index,
             np.nan if self._utc_ns is None else 1e-9 * (cycle.woke + self._utc_ns),
-            mode, phase, faults, cut,
+            mode, phase, faults, cut, power,
             np.nan if newest is None else newest.mode,
             sequence,
             *((np.nan, np.nan) if newest is None else (newest.sequence, newest.echo)),

@@ -20,7 +20,7 @@ from idcontrol.planners.rise import Lair, Rise
 from idcontrol.planners.trot import TrotPlanner
 from idcontrol.record.metrics import Layout, locomotion
 from idcontrol.scenes.locomotion import POSTURE, Posture, WaypointProgress, channels, layout, progress_of
-from idcontrol.scenes.walk import WalkConfig, WalkPlanner, WalkScene
+from idcontrol.scenes.walk import LEAST_POWER, WalkConfig, WalkPlanner, WalkScene
 from idcontrol.sensing import Sensing
 from idcontrol.types import Array, Plant, Reference, State
 
@@ -185,7 +185,8 @@ class WalkSession:
 
     def _limits(self) -> Limits:
         torque, limits = self.system.effort_limit, self.system.limits
-        _, damping = self._scene.robot.torque_gains(self.system.actuated_names)
+        robot, power = self._scene.robot, self._scene.config.power
+        drives = robot.description.limits
         by_torque = np.where(torque < NO_LIMIT_NM, TORQUE_RATE * torque, FREE_TORQUE_RATE_NM_S)
         return Limits(
             torque=torque,
@@ -193,7 +194,10 @@ class WalkSession:
             low=limits.lower,
             high=limits.upper,
             speed=limits.speed,
-            damping=damping,
+            damping=robot.brake_damping(self.system.actuated_names),
+            least_share=1.0 if power == 1.0 else LEAST_POWER / power,
+            hot_c=drives.temperature_c,
+            voltage_v=drives.voltage_v,
         )
 
 

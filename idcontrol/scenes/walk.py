@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 import numpy as np
@@ -153,6 +153,10 @@ class ActuatorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     delay_s: NotNegative | None = None
 
 
+LEAST_POWER: Final = 0.1
+"""Smallest value of `WalkConfig.power`, and the power at which a loop below full power begins."""
+
+
 class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Configuration of a walk.
 
@@ -169,7 +173,8 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         patch: A strip of different friction.
         duration_s: Length of the run.
         rate_hz: Rate of the control loop.
-        power: Share of the robot's torque limits and torque rates that planner, controller and gate use.
+        power: Share of the robot's torque limits and torque rates that planner, controller and gate use. A loop at a
+            power below 1 begins at 0.1, and raises its limits within `loop.policy.power_ramp_s`.
         seed: Seed of all random numbers: start, noise, ground.
         preset: Name of the preset.
         planner: ``trot``, or ``paper`` for the paper's original planner with its quirks (only for the robot `links`).
@@ -201,7 +206,7 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     patch: Patch = Patch()
     duration_s: Duration = 30.0
     rate_hz: Rate = 1000.0
-    power: Annotated[float, msgspec.Meta(ge=0.1, le=1.0)] = 1.0
+    power: Annotated[float, msgspec.Meta(ge=LEAST_POWER, le=1.0)] = 1.0
     seed: Seed = 0
     preset: Literal["default", "paper"] = "default"
     planner: Literal["trot", "paper"] = "trot"

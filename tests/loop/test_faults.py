@@ -644,6 +644,25 @@ def test_torques_grow_from_zero_over_the_soft_start(runs):
         assert (np.abs(row["tau"]) <= share * np.abs(row["tau_wanted"]) + 1e-9).all() or row["cut"] > 0
 
 
+def test_limits_grow_from_a_tenth_within_the_ramp_and_the_brake_has_them_all(runs):
+    """The controller wants alternately the full torque and its opposite."""
+    policy = structs.replace(QUICK, power_ramp_s=1.0, cut_s=0.05, soft_start_s=0.0, tracking=np.inf, tilt_rad=9.0)
+
+    def wrong(call, command):
+        return structs.replace(command, tau=TORQUE * (-1.0) ** (call // 100))
+
+    rig = runs(controller=Pd(wrong=wrong), policy=policy, session=session_with(least_share=0.1), damp_at=0.5)
+    rows = running(rig)
+    share = 0.1 + 0.9 * H * np.arange(len(rows))
+    np.testing.assert_allclose([float(row["power"]) for row in rows], share, rtol=1e-9)
+    tau = np.array([row["tau"] for row in rows])
+    assert (np.abs(tau) <= share[:, None] * TORQUE * (1.0 + 1e-12)).all()
+    assert (np.abs(np.diff(tau, axis=0)) <= share[1:, None] * RATE * H * (1.0 + 1e-12)).all()
+    assert (np.abs(tau) == share[:, None] * TORQUE).any(axis=0).all()
+    assert rig.faults() == Fault.NONE  # the cuts are intended
+    assert {float(row["power"]) for row in rig.rows if int(row["mode"]) == Mode.DAMPED} == {1.0}
+
+
 def test_a_plant_that_diverges_stops_and_tells_the_loop():
     """An unstable controller has this effect; the torque of the brake would be NaN."""
     rig = Rig()
@@ -851,6 +870,13 @@ AILMENTS = [
 ]
 
 
+def session_with(**changes):
+    """Return a session whose limits have these changes."""
+    session = ArmSession()
+    session.limits = replace(session.limits, **changes)
+    return session
+
+
 @pytest.mark.parametrize(("place", "value", "fault", "survived"), AILMENTS)
 def test_what_is_wrong_with_drives_and_supply_brakes_once_it_lasts(runs, place, value, fault, survived):
     def wrong(call, command):
@@ -858,7 +884,7 @@ def test_what_is_wrong_with_drives_and_supply_brakes_once_it_lasts(runs, place, 
             rig.machine.health[place] = value
         return command
 
-    rig = Rig(controller=Pd(wrong=wrong), policy=structs.replace(QUICK, voltage_v=(21.0, 30.0)))
+    rig = Rig(controller=Pd(wrong=wrong), session=session_with(voltage_v=(21.0, 30.0)))
     rig.run()
     check_torques(rig)
     assert rig.modes() == WHOLE
@@ -869,7 +895,9 @@ def test_what_is_wrong_with_drives_and_supply_brakes_once_it_lasts(runs, place, 
 
 @pytest.mark.parametrize(("place", "value"), [(1, 0.0), (3, 79.5), (4, 21.1), (5, 0.0)])
 def test_healthy_drives_and_supply_are_no_fault(runs, place, value):
-    rig = Rig(policy=structs.replace(QUICK, voltage_v=(21.0, 30.0)))
+    """The limits of the policy replace the robot's."""
+    policy = structs.replace(QUICK, voltage_v=(21.0, 30.0), hot_c=80.0)
+    rig = Rig(policy=policy, session=session_with(voltage_v=(40.0, 50.0), hot_c=20.0))
     rig.machine.health[place] = value
     rig.run()
     assert rig.faults() == Fault.NONE

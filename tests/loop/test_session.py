@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from idcontrol import robots
 from idcontrol.errors import InputError
 from idcontrol.loop.session import wire_format
 from idcontrol.loop.wire import within
@@ -38,6 +39,20 @@ def test_the_gate_of_a_robot_has_the_limits_that_its_makers_give():
     np.testing.assert_array_equal(limits.speed, np.tile([30.1, 30.1, 20.06], 4))
     np.testing.assert_array_equal(limits.low, np.tile([-0.863, -0.686, -2.818], 4))
     np.testing.assert_array_equal(limits.high, np.tile([0.863, 4.501, -0.888], 4))
+
+
+def test_limits_of_the_robot_file_reach_brake_drives_and_supply(tmp_path):
+    file = tmp_path / "robot.toml"
+    text = robots.load("go1").path.read_text()
+    text = text.replace("[limits]", "[limits]\ntemperature_c = 70\nvoltage_v = [21.5, 29.4]")
+    file.write_text(text + '\n[gains]\nbrake_nm_s_rad = { "*_calf_joint" = 5 }\n')
+    limits = loops.walk.session(WalkConfig(robot=str(file), power=0.4)).limits
+    np.testing.assert_array_equal(limits.damping, np.tile([2.0, 2.5, 5.0], 4))  # other joints: of gains.torque
+    np.testing.assert_allclose(limits.torque, 0.4 * np.tile([23.7, 23.7, 35.55], 4), rtol=1e-15)
+    assert (limits.hot_c, limits.voltage_v) == (70.0, (21.5, 29.4))
+    assert limits.least_share == pytest.approx(0.25)  # a tenth of full power
+    whole = loops.walk.session(WalkConfig(robot="go1")).limits
+    assert (whole.least_share, whole.hot_c, whole.voltage_v) == (1.0, 80.0, (0.0, 1e6))
 
 
 def test_a_loop_senses_by_its_own_settings_and_says_so():
