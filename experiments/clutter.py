@@ -1,4 +1,4 @@
-"""Balls and boxes dropped into a container, or on open ground, under SAP (Castro et al. 2022, section X-C)."""
+"""Balls and boxes dropped into a container, or on open ground, simulated with SAP (Castro et al. 2022, section X-C)."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ class Fall:
         momentum_error: Castro et al. 2022, eq. 24, recomputed from velocities and impulses over all bodies.
         step_us: Processor time of the whole step, collision detection included, which is its wall time on an idle
             machine [us].
-        slip: Mean tangential speed of the contacts that press [m/s].
+        slip: Mean tangential speed of pressing contacts [m/s].
         solved: True if the solver met its tolerance.
         state: State at the end.
         problems: Contact problems of `Config.solver_steps` equally spaced steps, including the last.
         condition: Condition number of the Hessian at the end.
-        resting_slip: Mean tangential speed, at the end, of the contacts that press between bodies that rest [m/s].
+        resting_slip: Mean tangential speed of pressing contacts between resting bodies, at the end [m/s].
         rolling: Number of bodies that do not rest at the end.
     """
 

@@ -46,8 +46,8 @@ from idcontrol.types import Array, Status
 MODE_NODES: Final = 100_000
 """Quadratic programs that the search over contact modes may spend on up to `MODE_CONTACTS` contacts."""
 MODE_CONTACTS: Final = 14
-"""Number of coupled contacts up to which the search decides nearly all problems. With more contacts it decides few.
-There the limit falls with the cube of their number, since the time of a quadratic program grows as fast."""
+"""Number of coupled contacts up to which the search decides nearly all problems. With more contacts it decides few, and
+the limit falls with the cube of their number: the time of a quadratic program grows as fast."""
 SO_FAR_EVERY: Final = 500
 """Number of problems after which ``so-far.json`` is written again, so that an interrupted run leaves its counts."""
 
@@ -339,8 +339,8 @@ def beyond_double(rows: Array, r: Array) -> bool:
     """True if rounding the impulses, or the matrix, to double precision moves LCP(r, ρρᵀ) by more than the tolerance.
 
     Rounding the impulse with the largest effect changes the velocity of the lightest row j by up to 2⁻⁵³ z_i |ρ_i|
-    |ρ_j|, to be compared with max |r|, the speed of the fastest row at zero impulse. Rounding an entry ρ_i·ρ_j of the
-    matrix changes that velocity by as much.
+    |ρ_j|. Rounding an entry ρ_i·ρ_j of the matrix changes it by as much. The change is compared with max |r|, the speed
+    of the fastest row at zero impulse.
     """
     z = project(rows, r).z
     lengths = np.linalg.norm(rows, axis=1)

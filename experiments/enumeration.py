@@ -286,7 +286,7 @@ def trot_row(mu: float, searches: Sequence[tuple[float, int, bool]]) -> dict[str
 
 
 def trot_findings(rows: Sequence[dict[str, Any]]) -> list[Finding]:
-    """Return a finding: the search proves its answer within a small part of a control period."""
+    """Return the times of searches on trots, and check that each search proves its answer within its goal."""
     return [
         Finding(
             f"trot_{row['mu']}_{name}_us",

@@ -41,7 +41,7 @@ class Hardship(NamedTuple):
     Attributes:
         name: Name, with its unit.
         easy: Value at which the search begins.
-        hard: Value that no robot survives; less than `easy` if less is harder.
+        hard: Value at which the search ends; less than `easy` if less is harder.
         settings: Returns the settings of a run for a value.
         value: Returns the value of a run from its settings; None for a run of another hardship.
         geometric: True if the middle of a bracket is the geometric mean.

@@ -174,8 +174,8 @@ def _printed_forces(contacts: Contacts, M: Array, v_free: Array, h: float) -> Ar
 
 
 STEP_TIMES_FREQUENCY = 0.2
-"""Step of the reference times the frequency of the vibration [rad]. After a second the phase error is a radian on the
-stiffest bed and 0.02 rad on the softest; their vibrations have then decayed to 1e-12 m and 1e-8 m."""
+"""Step of the reference solution, times the frequency of the vibration [rad]. After a second the phase error is a
+radian on the stiffest bed and 0.02 rad on the softest; their vibrations have then decayed to 1e-12 m and 1e-8 m."""
 
 
 def reference(bed: Bed, duration: float, samples: int) -> Array:

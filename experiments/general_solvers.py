@@ -109,8 +109,8 @@ Heaps = Mapping[tuple[bool, int], dict[str, Beside]]
 """Results of the solvers in heaps, by (with walls, number of bodies)."""
 
 FEWEST, FEW, MANY = 8, 40, 80
-"""Numbers of bodies for the statements of Castro et al. 2022, section X-C1: "with less than about 40 bodies", "beyond
-80", and few bodies for the geodesic interior point."""
+"""Numbers of bodies for the statements of Castro et al. 2022, section X-C1: few bodies for the geodesic interior point,
+"with less than about 40 bodies", and "beyond 80"."""
 
 SAME = 1e-2
 """Largest median distance from SAP's answer at which times are compared: only equal answers count. Castro et al. 2022

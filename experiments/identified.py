@@ -1,4 +1,4 @@
-"""The record of an identification: parameters with their standard deviations, and the forces that both robots miss."""
+"""The record of an identification: parameters with standard deviations, and forces that neither robot explains."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Value(msgspec.Struct, frozen=True):
     Attributes:
         value: The estimate; the nominal value if it was not fitted.
         sd: Its standard deviation; null if it was not fitted.
-        nominal: The value before.
+        nominal: The value before the fit.
         known: True if the logs reduce the standard deviation to less than half.
     """
 
@@ -85,7 +85,7 @@ def drives(result: Identified) -> list[dict[str, Any]]:
 
 
 def links(result: Identified) -> list[dict[str, Any]]:
-    """Return mass and mass centre of everything that a joint moves, by its link."""
+    """Return mass and mass centre of each moving link with all links fixed to it."""
     rows: list[dict[str, Any]] = []
     fit, nominal = result.fit, result.prior.parameters(result.prior.start)[0]
     for link, joint in moved_links(result.system.model).items():
@@ -107,7 +107,7 @@ def _value(result: Identified, at: int) -> Value:
 
 
 def _judged(value: float, nominal: float, variance: Any, before: Any) -> Value:
-    """Return a parameter with these variances after and before the fit; 0 before if it was not fitted."""
+    """Return a parameter from its variances after and before the fit; `before` is 0 if it was not fitted."""
     sd = float(np.sqrt(variance)) if before > 0.0 else None
     return Value(float(value), sd, float(nominal), bool(variance < KNOWN**2 * before))
 
@@ -125,7 +125,7 @@ def description(result: Identified, robot: Robot, order: str | None) -> tuple[De
     Args:
         result: The identification.
         robot: The nominal robot.
-        order: The machine's order of joints that the runs were made with; None for the model's.
+        order: The machine's order of joints in the runs; None for the model's order.
     """
     old, rows = robot.description, drives(result)
     figures = old.actuators or ActuatorFigures()

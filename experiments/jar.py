@@ -83,15 +83,15 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 @dataclass
 class Watch:
-    """Counts, errors and poses of a run, noted step by step.
+    """Counts, errors and poses of a run, recorded step by step.
 
     Attributes:
         scene: The scene.
         bones: Segments of each arm that are drawn.
         steps: Values of each step: contacts, loaded contacts, Newton steps, momentum error, the solver's residual,
             complementarity error, processor times of step and controller [s], and True if it was solved.
-        rows: Time and poses of all parts at every `EVERY`-th step.
-        poses: Positions and quaternions of parts and bones at the same steps.
+        times: Time of every `EVERY`-th step [s].
+        poses: Positions and quaternions of parts and bones at these times.
         lifted: Largest height of the jar's foot while the jar is in the air [m].
         opened: Largest distance of the lid from its seat while one hand holds the jar and the other the lid [m].
     """
@@ -106,7 +106,7 @@ class Watch:
     _began: float = field(default_factory=time.thread_time)
 
     def __call__(self) -> None:
-        """Note one step."""
+        """Record one step."""
         spent = time.thread_time() - self._began
         plant, scene = self.scene.plant, self.scene
         problem, solution = plant.problem, plant.last

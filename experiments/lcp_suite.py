@@ -94,9 +94,9 @@ class Trial:
         sliding: How many of them slide.
         lemke: Lemke's method, balanced, lexicographic, restarted with other covering vectors.
         ppm: Principal pivoting.
-        interior: The interior point of the paper's appendix.
+        interior: The interior-point method of the paper's appendix.
         inside: True if a point with z > 0 and Qz + r > 0 exists, from which the interior point can start.
-        existence: True if there is a solution.
+        existence: Verdict on the existence of a solution.
         nodes: Number of linear programs that decided `existence`; 0 if a method found a solution.
     """
 

@@ -47,9 +47,9 @@ class Engine:
 
     Attributes:
         plant: Name of the plant.
-        fitted: Values that the command fitted to the even tosses of the record, by name: ``mu``, fields of
-            `plants.GroundSettings`, and for MuJoCo ``time_constant_s`` and ``damping_ratio`` of its contacts. All are
-            positive; the fit begins with them.
+        fitted: Parameters by name, fitted to the even tosses of the record: ``mu``, fields of `plants.GroundSettings`,
+            and for MuJoCo ``time_constant_s`` and ``damping_ratio`` of its contacts. All are positive; the fit begins
+            with them.
         fixed: Parameters outside the fit.
     """
 

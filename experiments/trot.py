@@ -110,7 +110,7 @@ class WalkExperiment:
         return record_walk(scene, out, meta=meta, progress=progress)
 
     def rehearsals(self) -> Sequence[WalkConfig]:
-        """Return short runs: a step and a turn on each kind of ground with each controller."""
+        """Return short walks of each controller, with low friction and without slip."""
         names = controllers.available()
         return [WalkConfig(controller=name, mu=mu, duration_s=0.6) for mu in (0.1, np.inf) for name in names]
 

@@ -1,7 +1,7 @@
 """The three verdicts on a number compared with a paper.
 
 A number *agrees with the paper* within `WITHIN` of the printed value. Otherwise it differs *as derived*, if a page
-derives why the printed number is wrong or a different quantity; else it differs *unexplained*.
+derives that the printed number is wrong or is another quantity; else it differs *unexplained*.
 """
 
 from __future__ import annotations

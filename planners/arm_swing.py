@@ -12,7 +12,7 @@ from idcontrol.types import Array, Booleans, Reference, State
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmSwing:
-    """A swing from rest of all joints of an arm together, ``q = home + A (cos ωt - 1)``; fingers keep their targets.
+    """All joints of an arm swing together from rest, ``q = home + A (cos ωt - 1)``; fingers keep their targets.
 
     Attributes:
         home: Joint positions at the beginning, shape (a,) [rad or m].

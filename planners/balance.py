@@ -42,7 +42,7 @@ def righting_acceleration(
     """Return the angular acceleration that rights the base, ``α_b = -K_p θ - K_v ω`` about horizontal axes [rad/s²].
 
     θ = (Rᵀe_z) × e_z is the rotation vector from level to the measured tilt, (roll, pitch, 0) for small angles.
-    Standing feet stay in place and convert it to ``q̈ = -J⁻¹ (α_b × p)`` (`joints.move_joints`).
+    Standing legs realize it with feet in place: ``q̈ = -J⁻¹ (α_b × p)`` (`joints.move_joints`).
 
     Args:
         stiffness: K_p [1/s²].

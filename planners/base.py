@@ -132,12 +132,11 @@ def follow_feet(dt: float, nominal: Array, feet: Array, goal: Array) -> None:  #
 
 @njit(cache=True, inner=True)
 def _push_of(since: float, duty: float) -> tuple[float, float, float]:  # pragma: no cover - compiled
-    """Return the excess push of a foot, push - m g/n, in three forms: integrated twice, integrated once, and itself.
+    """Return the push of a foot minus m g/n: integrated twice, integrated once, and itself.
 
-    Both integrals have mean zero.
-
-    The push is defined in `sway_base`; here its unit is m g/n. `since` is the time since touchdown in cycles, so T²
-    times the double integral is a displacement, and T times the single integral is a velocity.
+    The push is defined in `sway_base`; here its unit is m g/n, and both integrals have mean zero. `since` is the time
+    since touchdown in cycles, so T² times the double integral is a displacement, and T times the single integral is a
+    velocity.
     """
     swing = 1.0 - duty
     mean = -duty * duty * (1.0 / math.pi**2 + duty / 24.0) + swing * (swing * swing / 12.0 - duty * duty / 8.0)
@@ -183,10 +182,10 @@ def sway_base(
     """Move the reference as the forces of the feet move the base, for gaits that cannot hold it level (planner.md 4.5).
 
     A foot that stands for D T pushes up with ``m g/n · π/(2D) sin πu``, where u is the elapsed share of its stance; the
-    average over a cycle is m g/n. The deviation from m g/n accelerates the base; the motion is its double integral with
-    mean zero. In addition, the base rotates against the swinging legs. The motion builds up within a cycle, before any
-    foot lifts. All feet together can start this motion, whereas the first stance feet alone could not hold the base
-    level. The motion also fades within a cycle.
+    average over a cycle is m g/n. The base moves with the double integral of the deviation from m g/n, with mean zero.
+    In addition, the base rotates against the swinging legs. The motion builds up within a cycle, before any foot lifts.
+    All feet together can start this motion, whereas the first stance feet alone could not hold the base level. The
+    motion also fades within a cycle.
 
     Args:
         phase: Time since the gait began, in cycles [-].

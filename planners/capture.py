@@ -108,8 +108,8 @@ def caught(steps: Sequence[Footstep], ground: Ground, walk: Steps, plan: DcmPlan
 def on_the_spot(walk: Steps, feet: Array, groups: Sequence[tuple[int, ...]], begin_s: float) -> list[Footstep]:
     """Let each group of feet step once where it stands, from `begin_s` on.
 
-    The load moves from foot to foot within `STARTS_S`. The machine falls sideways onto the foot that lands first: the
-    longer the other foot stays on the ground, the farther its ankle must roll.
+    The load moves from foot to foot within `STARTS_S`: the machine falls sideways onto the foot that lands first, and
+    until the other foot lifts, its ankle must roll.
     """
     lifts = [begin_s + k * (walk.single_s + STARTS_S) for k in range(len(groups))]
     return [

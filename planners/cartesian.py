@@ -16,8 +16,8 @@ import pinocchio as pin
 from idcontrol.types import Array
 
 DAMPING = 1e-4
-"""Square of the damping in the least squares [m², rad²]: close to a singularity the hand lags instead of making joints
-fast."""
+"""Square of the damping in the least squares [m², rad²]: close to a singularity the hand lags, so that joints stay
+slow."""
 
 POSTURE = 0.02
 """Share of the distance to the posture that redundant joints move in each iteration."""

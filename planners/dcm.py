@@ -163,7 +163,7 @@ def zmp_knots(steps: Sequence[Footstep], feet: Array, double_s: float, begin_s: 
 
 
 def dcm_at_knots(times: Array, zmp: Array, omega: float) -> Array:
-    """Return the divergent component at the knots; the zero-moment point rests at the last knot [m].
+    """Return the divergent component at the knots [m]; the zero-moment point rests at the last knot.
 
     The result has the shape (k, ...) of `zmp`, and is linear in `zmp`. For the identity matrix, row i of the result
     contains the weights of all knots in the component at knot i.

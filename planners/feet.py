@@ -26,10 +26,11 @@ FREEZE = 0.75
 
 LATE_GAP = 1e-3
 """A foot that no longer descends counts as landed up to this height above the expected ground [m]; farther up, only a
-`BLOCKED` foot does."""
+blocked foot does (`BLOCKED`)."""
 
 BLOCKED = 5e-4
-"""A foot that hardly descends (`HELD`) counts as blocked by an obstacle from this height above its target on [m]."""
+"""A foot that hardly descends (`HELD`) counts as blocked by an obstacle if it is farther than this above its plan
+[m]."""
 
 HELD = 0.1
 """Largest descent speed of a blocked foot, as a share of the touchdown speed [-]."""

@@ -1,7 +1,7 @@
 """A reference governor: limits commands to the ability of the legs (planner.md 3.4).
 
-A standing foot moves at -u relative to the base, ``u = v + ω × n``; a swinging foot must cover a whole stride ``u T``
-within T_sw. Three arguments bound the stride:
+A standing foot with the nominal position n moves at -u relative to the base, ``u = v + ω × n``. A swinging foot must
+cover a whole stride ``u T`` within T_sw. Three limits bound the stride:
 
     reach:         u T_st ≤ 2 s              a stance lies within the ellipse of half-axes s that the foot can reach
     joint speed:   |J⁻¹| ṗ_B ≤ q̇_max         a foot passes the base at 1.875 u T/T_sw - u in mid-swing; while it rises
@@ -34,8 +34,8 @@ QUINTIC_SPEED, QUINTIC_ACCELERATION = 1.875, 5.7735
 """Peak speed and acceleration of a quintic from rest to rest, for unit length and duration [-]: 15/8 and 10/√3."""
 
 RISING_SPEED, RISING_ARCH = 1.2, 3.435
-"""Speeds at the instant when the arch of a swing rises or sinks fastest: of the quintic, and of the arch in heights H
-[-].
+"""Speeds of the quintic and of the arch, at the instant when the arch of a swing rises or sinks fastest, for unit
+length, height and duration [-].
 """
 
 TORQUE_SHARE = 0.45
@@ -48,7 +48,7 @@ MOST_TURN = 0.8
 """Largest turn in a stride [rad]: a foot swings along a chord of its circle, up to 8 % of the radius inside it."""
 
 OVERLAP = 0.02
-"""Minimum overlap of stances beyond the overlap that keeps the number of stance feet, as a share of the stride [-]."""
+"""Share of the stride by which stances overlap longer than the number of stance feet requires [-]."""
 
 OWN_LOAD = 1.15
 """The stride of the robot file is kept while it needs at most this share of every limit [-]; `limit_joints` clips short
@@ -134,8 +134,8 @@ class Ability(NamedTuple):
     def of(legs: Legs, home: Array, feet: Array, limits: JointLimits, gait: Gait, weight: float) -> Ability:
         """Probe the legs about their nominal feet.
 
-        A foot reaches a point if its leg is far from stretched and its motors carry their share of the weight, with the
-        minimum number of stance feet.
+        A foot reaches a point if its leg is far from stretched, and its motors carry the foot's share of the weight
+        while the fewest feet stand.
 
         Args:
             legs: The legs.

@@ -25,8 +25,8 @@ from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.types import Array, Integers
 
 REGULARIZATION = 1e-10
-"""ε, added to the diagonal of JᵀJ [m²]: far below (0.05 m)², as in a bent leg, and above the rounding error in a
-stretched leg."""
+"""ε, added to the diagonal of JᵀJ [m²]: far below the eigenvalues of JᵀJ in a bent leg, about (0.05 m)², and above
+their rounding error in a stretched leg."""
 
 IK_TOLERANCE = 1e-10
 """Distance at which a foot position counts as reached [m]."""

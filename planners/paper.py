@@ -148,8 +148,7 @@ class PaperPlanner:
     """The original trot, with the interface of `trot.TrotPlanner`.
 
     `Reference.base_position` and `base_yaw` are the measured pose at nominal height, as this planner has no reference
-    for the base. After `gait.start_s` the robot never stands: at zero command it trots on the
-    spot.
+    for the base. After `gait.start_s` the robot never stands: at zero command it trots on the spot.
 
     Attributes:
         feet: The feet, in the order of all per-foot arrays.

@@ -26,8 +26,8 @@ LEAN: Final = 0.3
 """Largest tangential force of a foot in a swaying gait, relative to the normal force; `TURN` may need more [-]."""
 
 TURN: Final = 0.13
-"""If roll or pitch would exceed this amplitude, the forces of the feet lean more than `LEAN`, at most towards the
-centre of mass [rad]. If the robot rotated much farther during a bound, joints limited to 15 rad/s could not follow."""
+"""If roll or pitch would exceed this amplitude, the forces of the feet lean more than `LEAN`, but not beyond the centre
+of mass [rad]. If the robot rotated much farther during a bound, joints limited to 15 rad/s could not follow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +35,8 @@ class Pushing:
     """Effect of each of n feet on the base, for `Push`.
 
     Attributes:
-        acceleration: `Push.acceleration` if feet lean towards the centre of mass by at most `LEAN`, shape (5, n).
-        leaning: Additional acceleration by leaning towards the centre of mass, ahead and sideways, shape (2, 5, n).
+        acceleration: `Push.acceleration` if forces lean towards the centre of mass by at most `LEAN`, shape (5, n).
+        leaning: Additional acceleration if forces point at the centre of mass, along x and along y, shape (2, 5, n).
         reaction: `Push.reaction`, shape (n, 2, 3).
     """
 

@@ -30,8 +30,8 @@ SPARE = 0.9
 BEYOND_RAD = 0.02
 """Tolerance of joint limits for a robot that lies with a joint at its stop [rad]."""
 DEPENDENT: Final = 1e-12
-"""A row of the base's equilibrium counts as dependent if its remainder is at most this, relative to the longest row.
-For example, feet on one line cannot hold the base against a rotation about this line."""
+"""A row of the base's equilibrium counts as a combination of other rows if its remainder, relative to the longest row,
+is at most this. For example, feet on one line cannot hold the base against a rotation about this line."""
 
 
 class Lair(NamedTuple):

@@ -165,8 +165,8 @@ class TorqueGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     Attributes:
         kp_nm_rad: Stiffness by joint [N m/rad].
-        kd_nm_s_rad: Damping by joint [N m s/rad]. Damping is explicit in time, so it is stable only up to half of the
-            joint's inertia divided by the control period.
+        kd_nm_s_rad: Damping by joint [N m s/rad]; at most half of the joint's inertia divided by the control period, as
+            damping is explicit in time.
     """
 
     kp_nm_rad: dict[str, NotNegative]

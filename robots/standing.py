@@ -19,7 +19,7 @@ GRAVITY = 9.81
 MU = 0.6
 """Friction coefficient with which a robot must be able to stand: rubber on a dry floor."""
 LEAST_LEAN_RAD = 0.02
-"""Smallest lean at which a standing robot may tip over [rad]. No controller holds a base more still."""
+"""Lean that is assumed of every standing robot [rad]: no controller holds a base more still."""
 MOST_LEAN_RAD = 0.15
 """Lean at the end of a stance above which a robot will fall. At four times this lean it counts as fallen."""
 ON_EDGE = 1e-3
@@ -183,7 +183,7 @@ def _gait_problems(robot: Robot, system: System, com: Array) -> list[str]:
         carriers = contacts.take(np.flatnonzero(stands))
         margin = support_margin(carriers.point[:, :2] - com[:2])
         beside = max(-margin, 0.0)
-        # no robot balances on a line or a point: assume at least the smallest lean that tips it over
+        # no robot balances on a line or a point: assume at least the lean of every standing robot
         begins = max(beside / height, LEAST_LEAN_RAD) if margin < ON_EDGE else 0.0
         lean = begins * (math.cosh(min(lasts * math.sqrt(GRAVITY / height), MOST_GROWTH)) - 1.0)
         most = max(

@@ -448,7 +448,7 @@ def _unphysical_inertias(document: _Document) -> Iterator[str]:
 
 
 def _massless(document: _Document, free_flyer: bool) -> tuple[list[str], list[str]]:
-    """Return problems and warnings about moving links without mass, including the mass of links fixed to them.
+    """Return problems and warnings about moving links without mass; links fixed to a link count as its parts.
 
     A link is a problem if none of its descendants has mass, or if it is the root of a floating robot. Massless
     links between consecutive joints, e.g. of a ball joint, are only warnings: the mass of the last link is sufficient.

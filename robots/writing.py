@@ -17,7 +17,7 @@ from idcontrol.robots.robot import Robot
 from idcontrol.robots.schema import Description
 
 BARE = re.compile(r"[A-Za-z0-9_-]+")
-"""A key that TOML needs no quotes for."""
+"""Keys that TOML accepts without quotes."""
 AXES = ("x", "y", "z")
 
 
@@ -28,7 +28,7 @@ def save(robot: Robot, file: Path, description: Description, inertias: Mapping[s
         robot: The robot; its own files stay unchanged.
         file: The new robot file; the URDF has its name and ``.urdf``.
         description: Its content; `Description.urdf` is replaced.
-        inertias: Inertia (`pinocchio.Inertia`) of everything that a joint moves, by name of the joint's link.
+        inertias: Inertia (`pinocchio.Inertia`) of each moving link with all links fixed to it, by name of the link.
 
     Raises:
         InputError: A file exists already, or cannot be written.
@@ -56,7 +56,7 @@ def require_new(file: Path) -> None:
 
 
 def moved_links(model: Any) -> dict[str, int]:
-    """Return the link that each joint of a Pinocchio model moves directly, with the joint's index."""
+    """Return the joints of a Pinocchio model by name of the link that each moves directly."""
     links: dict[int, str] = {}
     for frame in model.frames:
         if frame.type == pin.FrameType.BODY and frame.parentJoint > 0 and frame.placement.isIdentity():

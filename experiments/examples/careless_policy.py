@@ -30,7 +30,7 @@ def policy() -> Array:
 
 
 def episode(targets: Array, mu: float, seed: int, *, through_filter: bool) -> tuple[float, float, bool]:
-    """Return the path of sliding feet [m], the time to the end [s], and whether the robot fell."""
+    """Return the summed path of sliding feet [m], the time to the end [s], and True if the robot fell."""
     robot, rng = idc.robots.load(ROBOT), np.random.default_rng(seed)
     system, start, height = robot.system(), robot.standing_state(), robot.standing_height()
     kp, kd = robot.torque_gains(system.actuated_names)

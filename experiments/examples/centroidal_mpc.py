@@ -30,7 +30,7 @@ TRUST, SURE = 0.1, 0.6
 
 
 class Gait(NamedTuple):
-    """Times [s], distances [m] and speeds [m/s] of a gait, touchdown of each foot as a share of the period, knots."""
+    """Period [s], duty, touchdowns, step height [m], touchdown and walking speed [m/s], lowering [m], knots."""
 
     period: float
     duty: float

@@ -56,7 +56,7 @@ def upward(forces: ContactForces, feet: Integers) -> Array:
 def main() -> None:
     """Run the robot until its motors are turned off."""
     parser = argparse.ArgumentParser(description="A go1 that speaks Unitree's low-level interface on this computer.")
-    parser.add_argument("--silence", type=float, default=20.0 / RATE_HZ, help="it brakes after it [s] (%(default)s)")
+    parser.add_argument("--silence", type=float, default=20.0 / RATE_HZ, help="longest silence [s] (%(default)s)")
     parser.add_argument("--domain", type=int, default=0, help="number of the DDS domain (%(default)s)")
     options = parser.parse_args()
     silence_s: float = options.silence

@@ -138,7 +138,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return {c: x for c in controllers if (x := results.cell(preset, c, terrain, self.key)) is not None}
 
     def _rank(self, cell: float | str) -> float:
-        """Return the sort key of a cell: inf for a fallen robot; nan for one that is left out, or fell if `walking`."""
+        """Return the sort key of a cell: inf for a fall, NaN for a robot left out; `walking` leaves falls out, too."""
         if isinstance(cell, str):
             return np.inf if cell.startswith("fell") and not self.walking else np.nan
         return cell

@@ -1,4 +1,4 @@
-"""Balls and boxes dropped into a container, or on open ground, under SAP (Castro et al. 2022, section X-C)."""
+"""Balls and boxes dropped into a container, or on open ground, simulated with SAP (Castro et al. 2022, section X-C)."""
 
 from __future__ import annotations
 

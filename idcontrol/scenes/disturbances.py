@@ -29,7 +29,7 @@ from idcontrol.types import Array, Booleans, ContactForces, Reference, State
 
 
 class Disturbance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Differences between plant and schedule and the controller's assumptions.
+    """Differences of the plant and of the schedule from the controller's assumptions.
 
     Attributes:
         delay_s: Delay of the torques; a whole number of control periods.
@@ -60,7 +60,7 @@ class Patch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class SensorNoise(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """White noise on the state that planner and controller see: standard deviations, drawn in each tick.
+    """Standard deviations of white noise on the state that planner and controller see.
 
     Attributes:
         position_m: Noise on the base's position.
@@ -146,7 +146,7 @@ class Delayed(DisturbedPlant):
 
 
 def delay_periods(what: str, delay_s: float, h: float) -> int:
-    """Return the time of the setting `what` as a number of control periods of `h` [s].
+    """Return `delay_s`, the value of the setting `what`, as a number of control periods of `h` [s].
 
     Raises:
         InputError: The time is not a whole number of control periods.
@@ -223,7 +223,7 @@ class Kicked(DisturbedPlant):
     Attributes:
         countdown: Number of steps before the push.
         velocity: Velocity that the push adds in each step, world frame, shape (3,) [m/s].
-        steps: Number of steps in which it pushes.
+        steps: Number of steps that the push lasts.
     """
 
     countdown: int
@@ -273,7 +273,8 @@ class WrongSchedule:
 
     Attributes:
         planner: The planner.
-        late_s: Delay of touchdowns against the plan; negative if they are early [s].
+        late_s: Delay of the planned touchdowns against the schedule that the controller gets; negative if they are
+            early [s].
         swing_s: Duration of a planned swing [s].
         stance_s: Duration of a planned stance [s].
     """

@@ -35,7 +35,8 @@ TOUCHING_M = 1e-3
 
 HELD = Landing(decay_s=1e-6, sink_m_s=0.0, rise_m_s=0.0)
 """Fingertips keep their place on the box. Each finger has only one joint, so fingertips cannot move over the box
-independently. Any other demanded velocity would be infeasible, even a micrometre per second to close a gap."""
+independently. Any demanded velocity other than zero would be infeasible, even a micrometre per second to close a
+gap."""
 
 
 class GraspConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,8 +46,8 @@ class GraspConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         controller: Name; see ``idcontrol list controllers``.
         plant: Name; see ``idcontrol list plants``.
         robot: Name or path of a robot file with a fixed base and fingertips as feet.
-        mu: Friction between fingertips and box; inf means no slip. Without slip, a micrometre of penetration at one
-            finger and of gap at the other cannot be corrected: rigid plants then let one fingertip slip and report
+        mu: Friction between fingertips and box; inf means no slip. Without slip, rigid plants cannot correct a
+            micrometre of penetration at one finger and of gap at the other: they let one fingertip slip and report
             `repaired`. The original experiment avoids this with the value 100.
         duration_s: Length of the run.
         rate_hz: Rate of the control loop.
@@ -60,7 +61,8 @@ class GraspConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             axes.
         grip_n: Internal force of each fingertip on the box, in addition to the forces of the controller; the default
             results from 0.1 N m at the finger joints of `arm`.
-        closing_rad: Distance of the finger targets beyond their home, inside the box.
+        closing_rad: Angle by which the targets of the finger joints lie beyond their home positions, so that the
+            targets of the fingertips are inside the box.
         ground: Settings of plants with springs between fingertips and box (`plants.GroundSettings`).
         friction: The assumed friction of the controller, and the friction pyramids.
         acceleration_gains: Gains of controllers with an inertia model [1/s², 1/s]; null uses the gains of the robot

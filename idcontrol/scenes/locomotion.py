@@ -232,7 +232,7 @@ class TickRow:
     def __init__(
         self, observer: SphereContacts, plant: SimulatedPlant, progress: WaypointProgress | None, planner: WalkPlanner
     ) -> None:
-        """Lay out the row; its numbers are NaN until the first tick.
+        """Lay out the row.
 
         Args:
             observer: Foot spheres with their own system.
@@ -297,10 +297,7 @@ class TickRow:
 
 
 class Posture:
-    """Writes the channels that depend on the state only: feet, their gaps and slip, tilt of the base, centre of mass.
-
-    It computes only kinematics.
-    """
+    """Writes the channels that depend on the state only: feet, their gap and slip, tilt of the base, centre of mass."""
 
     def __init__(self, observer: SphereContacts, out: Mapping[str, Array]) -> None:
         """Write the channels of `out` for the spheres of `observer`.
@@ -384,7 +381,7 @@ class _WrittenPosture(NamedTuple):
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _carry(at: Array, turn: Array, offset: Array, out: Array) -> None:  # pragma: no cover - compiled
-    """Write the world position of a point on a joint."""
+    """Write the world position of a point that moves with a joint."""
     for k in range(3):
         out[k] = at[k] + turn[k, 0] * offset[0] + turn[k, 1] * offset[1] + turn[k, 2] * offset[2]
 

@@ -25,7 +25,7 @@ ground."""
 LEAVES_M: Final = 0.02
 """Steps are replanned if the divergent component of motion is farther than this from its path [m]."""
 SURE: Final = 0.9
-"""Scale of the soles about their middle; only the scaled soles are used to catch the divergent component."""
+"""To catch the divergent component of motion, the soles are scaled by this factor about their common middle."""
 TIPS_RAD: Final = 0.01
 """A standing sole counts as tipping over an edge if it is tilted by more than this [rad]."""
 BESIDE_M: Final = 0.02
@@ -118,15 +118,15 @@ class Walk:
 
     A foot in the air follows its path, and then continues downwards until a force on it is sensed; then it stands. If
     `Steps.reach_m` is positive, steps are replanned when the measured centre of mass leaves its path
-    (`idcontrol.planners.capture`). A standing machine takes steps when its soles cannot balance it, and then one more
-    step if its feet are not beside each other.
+    (`idcontrol.planners.capture`). Then a standing machine also takes steps when its soles cannot balance it, and one
+    more step if its feet are not beside each other.
 
     Attributes:
         steps: The steps; more are added as they are needed.
         plan: The horizontal motion of the centre of mass.
         landings: The touchdowns so far.
         caught: Number of times that steps were replanned.
-        end_s: Time at which the walk comes to rest [s].
+        end_s: Time at which the walk comes to rest if no steps are replanned [s].
     """
 
     def __init__(self, body: Body, walk: Steps, *, begin_s: float = 1.0, lower_m: float = 0.0) -> None:
@@ -216,10 +216,7 @@ class Walk:
                 self._tipped.remove(int(foot))
 
     def _best(self, walks: Sequence[list[dcm.Footstep]], state: State, com: dcm.Motion) -> capture.Caught:
-        """Replan the steps of all `walks`.
-
-        Return the result with the least `missing` and, among equals, the least `effort`.
-        """
+        """Replan the steps of each of `walks`; return the result with the least `missing`, then the least `effort`."""
         body, feet, options = self._body, self._centres(self._body.places(state.q)), []
         for steps in walks:
             standing = [foot for foot in range(len(feet)) if foot not in steps[0].feet]

@@ -5,9 +5,9 @@
 3. *Slide*: along a spline through the points, smoothly and from rest to rest.
 4. *Rest*.
 
-Since the hand touches the wall, the controller assumes a wall that moves with the hand (`SphereContacts.surface`), as
-for a landing foot. The hand then sticks to this wall, and its friction is free within the cone. The force target picks
-the friction that the hand senses, so friction need not be known.
+Once the hand touches the wall, the controller assumes that the wall's surface moves as the hand should slide
+(`SphereContacts.surface`). The hand sticks to this assumed surface, so its friction may be any force within the cone.
+The force target contains the sensed friction, so the friction coefficient need not be known.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ RAMP_S: Final = 0.5
 SENSED_S: Final = 0.004
 """Time constant of the sensed friction while the hand slides [s]."""
 EASE_S: Final = 0.05
-"""Time constant with which the friction target fades after the slide [s]. A resting hand must not follow the sensed
-friction: the torques would add every unmodelled force to it until the hand slips."""
+"""Time constant with which the friction target fades after the slide [s]. If a resting hand followed the sensed
+friction, the torques would add every unmodelled force to it until the hand slips."""
 
 
 class Wall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A vertical wall in front of a hand, which presses against it.
+    """A vertical wall against which a hand presses.
 
     Attributes:
         distance_m: Distance of the wall from the hand in the home pose, along x; null for no wall.
@@ -60,12 +60,12 @@ class Wall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Press:
-    """A planner: all feet stand, and the last foot, a hand, presses against a wall.
+    """A planner: a hand, the last of the robot's feet, presses against a wall; all other feet stand.
 
     Attributes:
         normal: Normal of the wall, shape (3,).
         target_n: Present target of the normal force; NaN before the hand touches the wall.
-        error: Reference minus position of the hand along the wall, shape (3,) [m]; zero unless it slides or rests.
+        error: Reference minus position of the hand along the wall, shape (3,) [m]; zero before the slide.
         touched_s: Time at which the hand touched the wall; NaN before.
         slide_s: Duration of the slide.
         end_s: Expected end of the slide [s].
@@ -80,7 +80,8 @@ class Press:
         Args:
             body: Body whose last foot is the hand.
             stand: Planner of the rest of the body.
-            reach: Points of the hand: at the first one it touches the wall; distances from the wall are ignored.
+            reach: Points through which the hand slides; it touches the wall at the first. Their distances from the wall
+                are ignored.
             wall: The wall.
             contacts: The controller's contacts, in front of the assumed wall.
             decay_s: Time constant of contact velocities in the controller (`Landing.decay_s`).
@@ -152,7 +153,8 @@ class Press:
         v, a = ds * self._way(s, 1), ds**2 * self._way(s, 2) + dds * self._way(s, 1)
         along = np.eye(3) - np.outer(self.normal, self.normal)
         self.error = along @ (self._way(s) + self._begin - hand.act(self._centre))
-        # contact velocities decay to the surface's within this time, so the gain makes errors decay without overshoot
+        # `decay` is the time constant with which contact velocities approach the surface's; with this gain errors decay
+        # without overshoot
         gain, slides = 0.25 / self._decay, 0.0 < s < 1.0
         self._contacts.surface[-1] = along @ (v + self._decay * a + gain * self.error) if slides else 0.0
         return slides

@@ -51,14 +51,14 @@ def replay(run: Run, controller: str) -> Replayed:
 
     Raises:
         UnknownName: The controller does not exist.
-        InputError: The run is not a walk, or its record lacks the sensed states.
+        InputError: The run is not a walk, or its record is damaged or lacks something that a replay needs.
     """
     config, loops = _configuration(run)
     scene = WalkScene.of(msgspec.structs.replace(config, controller=controller))
     rows = working(run.arrays) if loops else slice(None)
     states, arrays = _states(run, rows), {name: values[rows] for name, values in run.arrays.items()}
-    # at the handover after standing up, a loop mixes the controller's torques with the torques of the path; its ticks
-    # may be late
+    # for MIX_S after standing up, a loop mixes the controller's torques with the torques of the path; the margin is for
+    # late ticks
     since = int(np.searchsorted(arrays["t"] - arrays["t"][:1], 1.1 * MIX_S)) if loops else 0
     if since >= len(states):
         raise InputError(f"{run.folder} has no tick to compare; replay a longer run")
@@ -87,7 +87,7 @@ def _configuration(run: Run) -> tuple[WalkConfig, bool]:
     """Return the configuration of a recorded walk, and True if a loop recorded it.
 
     Raises:
-        InputError: The run is not a walk, or its record lacks the sensed states or the references.
+        InputError: The run is not a walk, or its record is damaged or lacks something that a replay needs.
     """
     file, loop = str(run.folder / "config.json"), run.config.get("loop") or {}
     settings = {name: value for name, value in run.config.items() if name != "loop"}

@@ -35,7 +35,8 @@ NO_LIMIT_NM = 1e3
 """Torque limits of this size or larger never limit a walking robot."""
 
 NOTES = 12
-"""Values that the planner records in a tick: commanded (3), granted (3), target (2), segment (2), reached, turning."""
+"""Number of values that the planner records in a tick: commanded (3), granted (3), target (2), segment (2), reached,
+turning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class WalkLoop:
 
 
 class WalkSession:
-    """A `idcontrol.loop.session.Session`.
+    """An `idcontrol.loop.session.Session` of a walk.
 
     Attributes:
         robot: Name of the robot.
@@ -217,9 +218,14 @@ class NotedPlanner:
         *,
         out_m: float = 0.0,
     ) -> None:
-        """Record the `progress` between waypoints; None without waypoints. `plan` returns the controller's reference.
+        """Wrap `planner`.
 
-        The planner follows the `joystick`, if there is one. After `halt` the feet stand `out_m` [m] farther out.
+        Args:
+            planner: The planner.
+            progress: Progress between waypoints; None without waypoints.
+            plan: Returns the controller's reference.
+            joystick: The joystick that the planner follows; None for another guide.
+            out_m: Distance by which the feet stand farther out after `halt` [m].
         """
         self._joystick, self._out, self._stance = joystick, out_m, np.zeros(1, dtype=np.bool_)
         self.planner, self._progress, self._plan = planner, progress, plan

@@ -23,9 +23,10 @@ class AssumedFriction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         cap: Upper bound on the assumed friction.
         pyramid: Friction pyramid of plants and controllers with ``ContactLaw.cone == "pyramid"``. ``inscribed`` is the
             diamond inside the cone, with μ along the tangents and μ/√2 along their diagonals. ``circumscribed`` is the
-            diamond around the cone, with √2 μ and μ. ``original`` follows Zapolsky & Drumwright 2017, with tangents
-            turned by 45°: plants have |f_s| ≤ μ f_n and |f_t| ≤ μ f_n, the circumscribed diamond; controllers have
-            |f_s| + |f_t| ≤ μ f_n, the inscribed diamond, turned.
+            diamond around the cone, with √2 μ along the tangents and μ along their diagonals. ``original`` follows
+            Zapolsky & Drumwright 2017. Its tangents s and t are turned by 45°. Along them, plants have the
+            circumscribed diamond, |f_s| ≤ μ f_n and |f_t| ≤ μ f_n; controllers have the inscribed diamond, |f_s| +
+            |f_t| ≤ μ f_n.
     """
 
     estimate: NotNegative | None = None
@@ -111,7 +112,7 @@ def control_periods(duration_s: float, rate_hz: float) -> int:
     """Return the number of control periods in `duration_s` [s] at `rate_hz` [Hz].
 
     Raises:
-        InputError: The run is not longer than half a period.
+        InputError: The run is half a period or shorter.
     """
     periods = round(duration_s * rate_hz)
     if periods < 1:

@@ -188,7 +188,7 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         sensing: Settings of state estimation for planner and controller.
         kick: A push.
         balance: Additional righting of the base by the stance legs.
-        disturbance: Differences between plant and schedule and the controller's assumptions.
+        disturbance: Differences of the plant and of the schedule from the controller's assumptions.
         command: Commands to the motors.
         actuators: Dynamics of the motors.
         ground: Settings of plants with soft or viscous ground.
@@ -240,7 +240,7 @@ GROUND_STREAM, SENSING_STREAM = 1, 2
 """Numbers that extend the seed for ground and sensing; the random start and `WalkConfig.noise` use the seed alone."""
 
 MODEL, MODEL_STEP_S = "coulomb-lcp", 1e-3
-"""The plant that predicts the state after a known delay, and its longest step [s]; it runs in every period."""
+"""The plant that predicts the state after a known delay, and its longest step [s]."""
 
 WalkGuide = Schedule | Joystick | Waypoints | OriginalWaypoints
 WalkPlanner = TrotPlanner | PaperPlanner | StandPlanner
@@ -317,7 +317,7 @@ class WalkScene:
         return self.config.friction.of_controller(self.config.mu, law)
 
     def friction(self) -> dict[str, Any]:
-        """Friction along the tangents of plant and controller, for metrics; None if the plant draws its friction."""
+        """Friction along the tangents of plant and controller, for metrics; the plant's is None if it is drawn."""
         config, law = self.config, controllers.contact_law(self.config.controller)
         mu_plant = None if config.mu_range is not None else self._of_plant(config.mu)
         unknown = config.friction.pyramid == "circumscribed" and law.cone is None
@@ -534,7 +534,7 @@ class WalkScene:
         return Ahead(model, delay_periods("command.ahead_s", command.ahead_s, h), h, feet.sole_patch)
 
     def plan(self, planner: WalkPlanner) -> Callable[[State], Reference]:
-        """Return the plan for the controller, with the wrong schedule if set."""
+        """Return the references of `planner` as the controller gets them, such as with a wrong schedule."""
         plan: Callable[[State], Reference] = planner
         late = self.config.disturbance.touchdown_late_s
         if late != 0.0:
@@ -630,7 +630,7 @@ class SimulatedWalk:
         seen: Sensed state from which the planner begins.
         guide: Source of the walking commands.
         planner: The planner; it follows `guide`.
-        plan: The plan for the controller: `planner`, or a planner with a wrong schedule.
+        plan: Returns the controller's reference; see `WalkScene.plan`.
         sense: Converts the true to the sensed state; None if they are equal.
         ahead: Predicts the state at which a command arrives; None without a known delay.
         controller: The controller.

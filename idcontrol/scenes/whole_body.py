@@ -33,7 +33,7 @@ from idcontrol.types import Array, Sensed
 STANDS_S: Final = 6.0
 """Length of a run without steps [s]."""
 PUSHED_M_S: Final = (0.0, 0.22, 0.0)
-"""Velocity that a push adds if its impulse is not given [m/s]."""
+"""Velocity that a push adds if neither its impulse nor its force is set [m/s]."""
 
 
 PANEL_M: Final = (0.02, 0.6, 0.6)
@@ -45,8 +45,8 @@ class Push(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     Attributes:
         at_s: Time of the push; null for none.
-        impulse_n_s: Impulse, world frame; null for 0.22 m/s to the left times the mass, 20 N s for talos.
-        force_n: Force, in place of an impulse; null for none.
+        impulse_n_s: Impulse, world frame; null for the mass times 0.22 m/s, to the left (20 N s for talos).
+        force_n: Horizontal force, instead of an impulse; null for none.
         lasts_s: Duration of the force; a whole number of control periods.
         direction_deg: Direction of the force: 0 is forward, 90 to the left.
     """
@@ -64,8 +64,8 @@ class Unknown(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     Attributes:
         delay_s: Delay of the torques; a whole number of control periods.
         payload_share: Mass on the base, as a share of the robot's mass.
-        mass_error: Masses and inertias of all links are 1 + error times the controller's.
-        wall_m: The wall is farther by this distance; negative if it is nearer.
+        mass_error: Relative error: the masses and inertias of the plant's links are (1 + error) times the controller's.
+        wall_m: Distance by which the true wall is farther than the assumed wall; negative if it is nearer.
     """
 
     delay_s: NotNegative = 0.0
@@ -95,7 +95,7 @@ class WholeBodyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         foot_kp_1_s2: Stiffness of the task on a foot in the air.
         push: A push.
         unknown: Effects unknown to the controller.
-        sensing: Sensing of planner and controller; the base is not estimated, but has delay, bias and noise.
+        sensing: Delay, bias and noise of the state that planner and controller get; the base cannot be estimated.
         friction: The assumed friction of the controller.
         ground: Settings of plants with soft or viscous ground.
         inverse: Settings of inverse-dynamics controllers.
@@ -188,7 +188,7 @@ class WholeBodyScene:
         return self.motion.end_s if isinstance(self.motion, Walk) else STANDS_S
 
     def ticks(self) -> Iterator[Tick]:
-        """Run on the simulated clock."""
+        """Yield the ticks of the run, on the simulated clock."""
         steps, h = control_periods(self.duration_s, self.config.rate_hz), 1.0 / self.config.rate_hz
         patch = self.body.contacts.patch
         return ticks(

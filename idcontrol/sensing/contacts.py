@@ -99,9 +99,9 @@ class Fused:
 def sensed_stance(source: StanceSource) -> Callable[[State, Reference], Reference]:
     """Return a function that replaces the planned stance of a reference by the stance of `source`.
 
-    A foot that is planned to rise never counts as standing. Otherwise a controller would keep a late foot on the ground
-    for its whole swing, and a trot by geometry alone would fall after two seconds. A descending foot stands as soon as
-    it meets the ground.
+    A foot that is planned to rise never counts as standing. Otherwise a controller would keep a foot that lifts late on
+    the ground for its whole swing, and a trot by geometry alone would fall after two seconds. A descending foot counts
+    as standing as soon as `source` says so.
     """
     last: Array | None = None
 

@@ -44,7 +44,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 def report(folder: str | Path) -> Path:
-    """Write ``report.html`` into the folder of a run, whole or cut off, and return its path.
+    """Write ``report.html`` into the folder of a run, complete or not, and return its path.
 
     The page has plots if the run's `meta` has a ``layout`` (`metrics.Layout`). `Facts` are further optional fields of
     `meta`.

@@ -1,9 +1,9 @@
 """Two arms with hands that follow keyframes: palm poses, open or closed hands, and conditions.
 
-The drives of the arms are the controller: they apply the inverse dynamics of the planned motion, with springs and
-dampers about this motion (impedance control, Hogan 1985). To open or close a hand, the rest positions of its finger
-springs move between two configurations. The torque of these springs is limited to `GRIP_NM`, so a hand closes around
-any object.
+The drives of the arms are the controller. They apply the torques of the planned motion by inverse dynamics, and add
+springs and dampers about this motion (impedance control, Hogan 1985). To open or close a hand, the rest positions of
+its finger springs move between two configurations. The torque of these springs is limited to `GRIP_NM`, so a hand
+closes around any object.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CLOSED = np.array([0.0, 1.6, 1.7, 1.6] * 3 + [1.396, 0.5, 1.6, 1.7])
 """Finger joints of an open and a closed hand, thumb last [rad]."""
 
 GRIP_NM = np.array([0.4, 0.7, 0.45, 0.25] * 3 + [0.7, 0.7, 0.5, 0.3])
-"""Largest torque of each finger's spring [N m]."""
+"""Largest torque of the spring of each finger joint [N m]."""
 
 CLOSING_S = 0.8
 """Duration of opening or closing [s]."""
@@ -70,12 +70,12 @@ class Arm:
         self._before = (self.ik.q[:ARM_JOINTS].copy(), np.zeros(ARM_JOINTS))
 
     def begin(self, goal: pin.SE3 | None) -> None:
-        """Begin a motion to `goal` from the last goal; None means no motion."""
+        """Begin a motion from the commanded pose to `goal`; None means no motion."""
         self.start, self.goal = self.pose, self.goal if goal is None else goal
 
     @property
     def pose(self) -> pin.SE3:
-        """Return the commanded pose of the arm."""
+        """Return the commanded pose of the palm."""
         return self.ik.pose()
 
     def stop(self) -> None:

@@ -2,8 +2,8 @@
 
 Keyframes are prescribed palm poses and open or closed hands. Contact forces show that a hand holds an object, or that
 an object stands (Castro, Permenter & Han 2022, section X-E). A keyframe that brings two objects together prescribes the
-pose of the held object, and first measures its pose in the hand: hands close with an accuracy of a centimetre, but a
-lid fits only within a millimetre.
+pose of the held object. It first measures the object's pose in the hand: hands close with an accuracy of a centimetre,
+but a lid fits only within a millimetre.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class Keyframe(NamedTuple):
 
     Attributes:
         name: Name.
-        duration_s: Time of the motion.
+        duration_s: Largest duration.
         right: Target pose of the right palm; None means no motion.
         left: Target pose of the left palm; None means no motion.
-        close: Closed hands: right, left.
+        close: True for a hand to be closed: right, left.
         until: Condition that ends the keyframe early; the keyframe fails if it is never met. None uses the whole time.
     """
 

@@ -56,7 +56,7 @@ def masses() -> list[Mass]:
 
 
 def parts(first: int, mu: float, mu_marble: float, table: tuple[Array, Array]) -> list[Part]:
-    """Return all parts that hands touch.
+    """Return the table and the parts of all bodies.
 
     Args:
         first: Tree of the first body.

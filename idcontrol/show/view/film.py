@@ -101,7 +101,7 @@ class Film:
         return q[self._rows[chosen], :3]
 
     def _references(self, way: _Way) -> Array | None:
-        """Return the measured configurations with joints, and the base if recorded, replaced by the reference."""
+        """Return the measured configurations with the references of the joints and, if recorded, of the base."""
         q, q_des, base = (self.run.arrays.get(name) for name in ("q", "q_des", "base_ref"))
         if q is None or q_des is None or q_des.shape[1:] != (len(way.joint_q),) or max(way.joint_q) >= q.shape[1]:
             return None

@@ -97,7 +97,7 @@ def drawable_links(robot: DrawableRobot, model: Any) -> tuple[DrawableLink, ...]
 
 
 def reach(model: Any, q: Array) -> float:
-    """Return the largest distance of two moving frames at configuration `q` (nq,), at least `SMALLEST_M` [m]."""
+    """Return the largest distance between moving frames at configuration `q` (nq,), at least `SMALLEST_M` [m]."""
     data = model.createData()
     pin.framesForwardKinematics(model, data, q)
     moving = [i for i, frame in enumerate(model.frames) if frame.parentJoint > 0]

@@ -65,12 +65,13 @@ FILM_S, FILM_FRAMES_PER_S, FILM_SIZE = 4.0, 20, (480, 720)
 """Length of an exported film [s of the wall clock], its rate, and its height and width in pixels."""
 
 NARROW_PX, ABOVE = 576, 0.7
-"""On a page narrower than this, viser puts all panels below the stage, on up to 60 % of the height. So the stage is
-above the middle, by this share of half the height."""
+"""Page width [px] below which viser puts all panels below the stage, on up to 60 % of the height; then the stage is
+raised above the middle by this share of half the height."""
 FITTING_S = 5.0
 """Time in which the server sets the camera of a newly connected browser [s]."""
 PUBLISHED = 1.25
-"""Distance of the camera on a published page, which cannot adapt it: the stage fits a page twice as high as wide."""
+"""Factor on the distance of the camera on a published page, which cannot adapt it: the stage fits pages up to twice as
+high as wide."""
 PANELS_PX, LEAST_FREE = 630, 0.3
 """Width of the panels at both sides of a page [px], and minimum width between them, as a share of the page's height."""
 LINK = (
