@@ -195,7 +195,7 @@ def _machine(config: Config) -> tuple[System, Any]:
 
 
 def _grip(config: Config, solve: ContactModel, steps: int) -> _Grip:
-    """Grip for `steps` steps."""
+    """Grip the boxes for `steps` steps, and measure the run."""
     system, geometry = _machine(config)
     detector = Copies(CollisionContacts(system, geometry, config.mu), config.copies)
     solving = 0.0

@@ -216,7 +216,7 @@ def follow(
 
 
 def findings(runs: Sequence[NoisyRun], config: Config) -> list[Finding]:
-    """Return jumps and largest derivative of each controller under the largest noise, and the gain by smoothing."""
+    """Return each controller's jumps and largest |dτ/dt| under the largest noise, and the factors of smoothing."""
     out: list[Finding] = []
     rows = [(run, run.row()) for run in runs]
     for run, row in rows:
@@ -293,7 +293,7 @@ def _trot_findings(trots: Sequence[_Trot]) -> list[Finding]:
 
 
 def drawing(runs: Sequence[NoisyRun], config: Config) -> Drawing:
-    """Return the torque of the joint that chatters most, under the largest noise."""
+    """Draw the torque of the joint that chatters most, under the largest noise."""
     noise = max(config.noise_rad_s2)
     shown = [o for o in runs if o.noise == noise and o.controller in LINES and o.projected == (o.controller != RAW)]
     raw = next(o for o in shown if o.controller == RAW)

@@ -98,7 +98,7 @@ def count(tau: Array, status: Array, clipped: Array, limit: Array) -> StepCount:
 
 
 def random_walk(controller: str, seed: int, walk_s: float) -> WalkConfig:
-    """Return a run with a new command each second, a push, and misjudged friction that changes at each footstep."""
+    """Return a run with a push, a new command each second, and unknown friction that changes at each footstep."""
     rng = np.random.default_rng(seed)
     pieces = []
     for t in range(int(np.ceil(walk_s))):

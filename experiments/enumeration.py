@@ -149,7 +149,7 @@ experiment = Case(
 
 
 def drawing(steps: Sequence[SearchedStep]) -> Drawing:
-    """Return the time of the search and of brute force, step by step, against the number of contacts."""
+    """Draw the time of the search and of brute force, step by step, against the number of contacts."""
     aside = np.random.default_rng(0).uniform(-0.12, 0.12, len(steps))
     contacts = np.array([step.contacts for step in steps])
     with axes(size=(7.0, 3.6)) as plot:

@@ -186,7 +186,7 @@ def ground(walls: bool) -> str:
 
 
 def heap_drawings(results: Heaps) -> list[Drawing]:
-    """Return the speed and errors of the solvers in heaps of growing size."""
+    """Draw the speed and errors of the solvers in heaps of growing size."""
     kept = {key: each for key, each in results.items() if len(each[SAP].us)}
     if not kept or GUROBI not in next(iter(kept.values())):
         return []

@@ -241,13 +241,13 @@ def naive(wrench: Array, corners: Array) -> Array:
 
 
 def lateral(wrench: Array, corners: Array, measured: Array) -> dict[str, float]:
-    """Compare the lateral centre of pressure with the centre of pressure of soles that are loaded at their middles.
+    """Compare two lateral centres of pressure: of the wrench, and of the measured forces at the middles of the soles.
 
-    The true load of a sole may act up to half its width away from the middle; the motion does not determine where.
+    The true load of a sole may act up to half its width away from its middle; the motion does not determine where.
 
     Returns:
-        `cop_r`, the correlation of both; `cop_share`, the slope of the second over the first; and `cop_off_max_m`,
-        their largest difference.
+        `cop_r`, their correlation; `cop_share`, the slope of the second over the first; and `cop_off_max_m`, their
+        largest difference.
     """
     part, apart = across(wrench, corners)
     split = measured[:, 0] / measured.sum(axis=1)

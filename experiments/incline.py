@@ -261,7 +261,7 @@ AS_PRINTED_MU = 0.125
 
 
 def _thrown(config: Config) -> Finding:
-    """Simulate a box that should slide, by the cone program of Drumwright 2019, eqs. 109-120, as printed."""
+    """Return how far a box that should slide is lifted by the printed cone program (Drumwright 2019, eqs. 109-120)."""
     coarse = msgspec.structs.replace(config, step_s=max(config.step_s, Config().step_s))  # each step takes milliseconds
     model = constraint.compliant(constraint.NEARLY_RIGID, printed.solve)
     slide = _slide(coarse, RampModel(solve=model), AS_PRINTED_MU)

@@ -368,7 +368,7 @@ def series(trials: Sequence[Trial]) -> dict[str, Series]:
 
 
 def drawing(table: Sequence[dict[str, Any]]) -> Drawing:
-    """Return the share solved against size."""
+    """Draw the share of solved LCPs against their size."""
     with axes(size=(7.0, 3.6)) as plot:
         at = np.arange(len(table))
         lines = (

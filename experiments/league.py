@@ -170,7 +170,7 @@ def _number(value: float) -> float | None:
 
 
 def profile(field: Sequence[Solver], times: Array) -> Drawing:
-    """Return the performance profile: share of problems solved within τ times the best solver's time."""
+    """Draw the performance profile: share of problems solved within τ times the best solver's time."""
     best = times.min(axis=0)
     known = np.isfinite(best)
     with axes(size=(7.0, 4.0)) as plot:

@@ -58,7 +58,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     Attributes:
         robot: Robot of the walk that provides the problems.
-        contacts: Numbers of contacts, tried in turn; a robot's feet are copied, as in the paper.
+        contacts: Numbers of contacts, tried in turn; more contacts than feet are copies of the feet, as in the paper.
         schemes: Controllers whose inverse dynamics is timed; empty means all.
         samples: Number of timed calls for each scheme and number of contacts; the paper timed 50.
         budget_s: Maximum time for each scheme and number of contacts.

@@ -84,7 +84,7 @@ def _ended(outcomes: Sequence[RunOutcome]) -> list[RunOutcome]:
 
 
 def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
-    """Tabulate rates and spectrum of each run, and the parts of its rate."""
+    """Tabulate the rates and the spectrum of each run's torques, and the parts of the mean rate."""
     rates: list[tuple[Any, ...]] = []
     parts: list[tuple[Any, ...]] = []
     for o in outcomes:

@@ -128,8 +128,8 @@ def simulate(config: Config, name: str, spheres: int) -> Stack:
 def depth(config: Config, name: str, spheres: int) -> float:
     """Return the sum of the contact depths of a column at rest, by the law of the model [m].
 
-    Springs ``K = E r / 2`` compress by load / K. SAP's contacts are as soft as near-rigid contacts are in Castro et al.
-    2022, eq. 21: at rest ``φ = -load h (h + τ_d) R_n`` with ``R_n = max(β² w / 4π², 1/(h K (h + τ_d)))``.
+    Springs ``K = E r / 2`` compress by load / K. SAP makes stiff contacts near-rigid (Castro et al. 2022, eq. 21): at
+    rest ``φ = -load h (h + τ_d) R_n`` with ``R_n = max(β² w / 4π², 1/(h K (h + τ_d)))``.
     """
     r, h = config.radius_m, config.step_s
     mass = 4.0 / 3.0 * np.pi * r**3 * config.density_kg_m3

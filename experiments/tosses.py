@@ -396,7 +396,7 @@ def _scene(cube: Cube) -> Scenery:
 
 
 def _against_time(tosses: Sequence[Toss], scores: Mapping[str, Score]) -> Drawing:
-    """Return medians over the tosses by time; a toss that has ended counts with its last error."""
+    """Draw medians over the tosses by time; a toss that has ended counts with its last error."""
     rows = int(np.median([len(toss.pose) for toss in tosses]))
     t = PERIOD * np.arange(rows)
 

@@ -77,7 +77,7 @@ class Pushing:
         return Pushing(acceleration=acceleration, leaning=leaning, reaction=-np.linalg.solve(A, swung)[:, 3:])
 
     def push(self, gait: Gait) -> Push:
-        """Return the push of a gait.
+        """Return how the feet push the base in a gait.
 
         If possible, the forces lean far enough to limit the rotation of the base to `TURN`.
         """

@@ -460,7 +460,7 @@ class TrotPlanner:
         parts.push.acceleration[:] = self._pushing.push(gait).acceleration
 
     def _rest(self, least: float) -> float:
-        """Return the time of standing before the next gait, at least `least`, in which a sway builds up [s]."""
+        """Return how long all feet stand before the next gait [s]: `least`, or at least a period if the base sways."""
         return max(least, self.gait.period_s) if self.gait.sways else least
 
     def _first_lift(self, gait: Gait) -> tuple[float, ...]:

@@ -107,7 +107,7 @@ class Waypoints:
 
 
 def _carrot(x: float, y: float, x0: float, y0: float, x1: float, y1: float) -> tuple[float, float]:
-    """Return the point on the line (x0, y0) → (x1, y1), ahead of the projection of (x, y), or the end of the line."""
+    """Return the point `CARROT` ahead of the projection of (x, y) on the line (x0, y0) → (x1, y1), at most its end."""
     dx, dy = x1 - x0, y1 - y0
     length = math.hypot(dx, dy)
     if length == 0.0:

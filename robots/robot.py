@@ -242,7 +242,7 @@ class Robot:
         return float(system.com(self.standing_state(system).q)[2])
 
     def standing_reference(self) -> Reference:
-        """Hold the home pose with all feet on the ground."""
+        """Return the reference that holds the home pose with all feet on the ground."""
         home = self.home_joints(self.system().actuated_names)
         return Reference.standing(home, feet=len(self.patches))
 

@@ -254,7 +254,7 @@ def _numbers(element: ET.Element | None, key: str, default: tuple[float, ...]) -
 
 
 def _unexpanded(document: _Document) -> Iterator[str]:
-    """Return xacro elements: URDF readers skip them and would read an incomplete robot."""
+    """Yield a problem for each xacro element: URDF readers would skip it and read an incomplete robot."""
     for element, line in document.line.items():
         if element.tag.startswith("xacro:"):
             yield f"line {line}: <{shown(element.tag)}> is not expanded; run xacro first"
@@ -491,7 +491,7 @@ def _weightless(document: _Document, link: ET.Element, how: str) -> str:
 
 
 def _bad_meshes(document: _Document) -> tuple[list[str], list[str]]:
-    """Return missing mesh files: for collision, and for display only."""
+    """Return messages about missing mesh files: for collision, and for display only."""
     lines: dict[str, list[str]] = {"collision": [], "visual": []}
     reported = set()
     for link in document.root.findall("link"):

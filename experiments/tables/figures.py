@@ -30,7 +30,7 @@ def close_up_torques(run: Run) -> tuple[Array, Array]:
 
 
 def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
-    """Return the torques of Figs. 6 and 15, which the general figures of a comparison leave out."""
+    """Draw the torques of Figs. 6 and 15, which the general figures of a comparison leave out."""
     results = Results(outcomes)
     order = ("id-coulomb-lcp", "id-coulomb-qp-raw", "id-coulomb-smooth", "id-coulomb-qp")
     shown = sorted(results.firsts(order), key=lambda first: order.index(first[2]))

@@ -115,7 +115,7 @@ class DisturbedPlant:
 
 
 def drive_of(plant: SimulatedPlant) -> Driven | None:
-    """Return the drives behind the disturbances of `plant`; None if it takes torques."""
+    """Return the drives behind the disturbances of `plant`; None if it has no drives."""
     while isinstance(plant, DisturbedPlant):
         plant = plant.plant
     return plant if isinstance(plant, Driven) else None

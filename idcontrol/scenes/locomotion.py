@@ -278,7 +278,7 @@ class TickRow:
         return self._row.values
 
     def _write_forces(self, ending: str, forces: ContactForces | None, soles: Soles | None) -> None:
-        """Write the force channels with this suffix; NaN without forces."""
+        """Write the force channels whose names end with `ending`; NaN without forces."""
         of = self._row.of
         force = of[f"force{ending}"]
         force[:] = np.nan if forces is None else 0.0

@@ -68,7 +68,7 @@ class WalkSession:
         limits: Limits of the robot file and of the URDF.
         feet: Names of the feet.
         patch: Foot of each contact; None if each contact is a foot.
-        notes: `NOTES`.
+        notes: Number of notes, `NOTES`.
         orders: Orders of joints of the robot file.
         lying: State of a robot that lies at the start; None without a lying pose, or if the ground is not a plane or
             its normals have errors.
@@ -150,7 +150,7 @@ class WalkSession:
         return {"experiment": self._experiment, **msgspec.to_builtins(facts)}
 
     def metrics(self, arrays: dict[str, Array]) -> dict[str, Any]:
-        """Return the metrics that all walks have; with a user's planner, no metrics of following a command."""
+        """Return the metrics of a walk; a user's planner gets none for following a command."""
         if np.isnan(arrays["granted"]).all():
             arrays = {name: values for name, values in arrays.items() if name not in ("commanded", "granted")}
         return locomotion(arrays, self._layout, self._scene.config.duration_s) | self._scene.friction()

@@ -534,7 +534,7 @@ class WalkScene:
         return Ahead(model, delay_periods("command.ahead_s", command.ahead_s, h), h, feet.sole_patch)
 
     def plan(self, planner: WalkPlanner) -> Callable[[State], Reference]:
-        """Return the references of `planner` as the controller gets them, such as with a wrong schedule."""
+        """Return the controller's source of references: `planner`, changed by the run's settings."""
         plan: Callable[[State], Reference] = planner
         late = self.config.disturbance.touchdown_late_s
         if late != 0.0:

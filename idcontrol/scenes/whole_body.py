@@ -285,7 +285,7 @@ class WholeBodyScene:
 
 
 def _at_wall(config: WholeBodyConfig, farther_m: float = 0.0) -> robots.Robot:
-    """Return the robot in front of its wall, which is farther by `farther_m` [m]; without a wall the robot alone.
+    """Return the robot in front of a wall, `farther_m` [m] behind the configured one; without a wall the robot alone.
 
     Raises:
         UnknownName: The robot does not exist, or has no hand on the frame of `reach`.

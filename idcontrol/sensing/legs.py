@@ -198,6 +198,6 @@ def _look(bound: Bound, share: float) -> None:  # pragma: no cover - compiled
 
 
 def orientation(q: Array) -> Array:
-    """Return R of the base's quaternion in a configuration `q` in Pinocchio's layout."""
+    """Return the rotation matrix of the base, shape (3, 3), from a configuration `q` in Pinocchio's layout."""
     R: Array = pin.Quaternion(q[3:7]).matrix()
     return R

@@ -167,7 +167,7 @@ def number(value: Any) -> str:
 
 
 def plain(value: float, digits: int = 3) -> str:
-    """Return `value` with `digits` significant digits; large numbers have an exponent only from a million."""
+    """Return `value` with `digits` significant digits; large numbers get an exponent from a million on."""
     text = f"{value:.{digits}g}"
     return f"{float(text):.0f}" if "e+" in text and abs(value) < 1e6 else text
 
