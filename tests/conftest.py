@@ -38,7 +38,7 @@ DEAR = re.compile(
     "|id-sap|id-constraint|sap_sparse|test_clutter|test_jar|test_sphere_stack|plants/test_trees|stack_of_ours"
     "|test_body_contacts|test_manifold|block_cholesky|test_sliding_feet_keep_circular"
 )
-"""Tests whose kernels compile for 3 to 30 seconds, for few tests: the circular cone, boxes, SAP of many bodies.
+"""Tests of kernels that few tests need and that take 3 to 30 s to compile: circular cone, boxes, SAP of many bodies.
 
 `make test` runs some of them without compilation.
 """

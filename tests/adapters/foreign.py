@@ -1,4 +1,4 @@
-"""Models of a go1 in MuJoCo: the maker's URDF with servos, damping, armature and soft floor, and a copy of ours."""
+"""MuJoCo models: the maker's go1 with servos, damping, armature and soft floor, and exact copies of our robots."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def same(*changes: Change, robot: str = "go1") -> mujoco.MjModel:
 
     Args:
         changes: Applied to the specification before it is compiled; bodies have the names of the joints that move them.
-        robot: Its name.
+        robot: Name of the robot.
     """
     links = _links(robot)
     spec = _specification(links, None, np.array([0.0, 0.0, -9.81]), 1e-3)

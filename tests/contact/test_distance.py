@@ -76,7 +76,7 @@ def test_moved_along_the_normal_by_the_distance_the_shapes_just_touch(kinds: tup
     rng = np.random.default_rng(1)
     geometries = [KINDS[kind]() for kind in kinds]
     for trial in range(100):
-        # most poses are nearly aligned, as of boxes at rest on each other
+        # every second pose is nearly aligned, like boxes at rest on each other
         turns = Rotation.random(2, rng=rng) if trial % 2 else Rotation.from_rotvec(1e-9 * rng.normal(size=(2, 3)))
         position = np.array([np.zeros(3), rng.uniform(-0.2, 0.2, 3)])
         distance, direction, _ = measured(geometries, position, turns.as_matrix())

@@ -75,7 +75,7 @@ def test_crowded_faces_keep_eight_points_that_span_the_face() -> None:
     gap, _, point = manifold(shapes, placed, (0.0, 0.0, 1.0), 0.0)
     assert len(gap) == MAX_POINTS
     angle = np.sort(np.arctan2(point[:, 1], point[:, 0]))
-    # of sixteen directions, 22.5° apart, never two in a row are left out on both sides of one
+    # points lie at multiples of 22.5°: between two neighbours at most two of these directions are missing
     assert np.diff(np.r_[angle, angle[0] + 2 * np.pi]).max() < np.radians(22.5 * 3 + 1e-6)
 
 
@@ -117,5 +117,5 @@ def test_new_contacts_get_free_slots_and_pairs_do_not_mix() -> None:
     old = (np.array([1, 1, 4]), np.array([3, 0, 5]), np.array([[0.0, 0, 0], [0.2, 0, 0], [0.0, 0, 0]]))
     pair = np.array([0, 1, 1, 1, 4, 6])
     point = np.array([[0.0, 0, 0], [0.3, 0, 0], [0.01, 0, 0], [0.19, 0, 0], [0.5, 0, 0], [0.0, 0, 0]])
-    # in pair 1 the second and third follow, the first is new and takes the lowest free slot; in pair 4 it is too far
+    # in pair 1 the first point is new, and gets the lowest free slot; in pair 4 the old point is too far away
     assert np.array_equal(slots(pair, point, old), [0, 1, 3, 0, 0, 0])

@@ -52,7 +52,7 @@ def judged(name, problem, cones, command):
 
 
 def storm(control, state, reference, rng, steps):
-    """Yield problem, cones, command and change of torque of random demands, feet that ramp and states that move."""
+    """Yield problem, cones, command and torque change of each step: random demands, fading feet and a moving state."""
     last = None
     for k in range(steps):
         if k % 20 == 0:
@@ -77,7 +77,7 @@ def holds(name, steps, rate):
         if command.status is Status.SOLVED:
             feet, lacks, power = judged(name, problem, cones, command)
             sliding += feet
-            # compliance and the ridge of one stage cause a deficit at light feet that hardly slide
+            # with compliance or with regularization, lightly loaded feet that hardly slide have less friction
             rigid = name in (*EXACT, "id-coulomb-qp", "id-coulomb-qp-raw")
             assert lacks < (1e-5 if rigid else 1e-3)
             assert power < (1e-5 if rigid else 1e-4)

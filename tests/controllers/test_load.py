@@ -101,7 +101,7 @@ def test_a_hoist_is_not_learnt_as_load(quadruped):
 
 def test_the_load_is_among_the_forces_that_the_feet_carry(quadruped):
     controller, state = walker.controller(), walker.at_home(quadruped)
-    for shown, carried in ((0.0, 0.0), (-0.02, 0.0), (-0.2, -0.18), (0.1, 0.08)):  # in weights, but for the hundredths
+    for shown, carried in ((0.0, 0.0), (-0.02, 0.0), (-0.2, -0.18), (0.1, 0.08)):  # in weights; 0.02 does not count
         controller._load.force[2] = shown * WEIGHT
         force = controller(state, walker.stand()).predicted.force
         assert force[:, 2].sum() == pytest.approx((1.0 - carried) * WEIGHT, rel=1e-6)

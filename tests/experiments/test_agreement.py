@@ -122,8 +122,8 @@ def test_where_the_plant_moves_otherwise_its_problem_has_two_solutions(steps):
     for s in steps:
         if s.switched:
             continue
-        # the solver promises 1e-8 of the velocity at zero impulse and its change together (math.md, section 13.3), that
-        # are as large as each other where a foot is brought to rest; here the unit is the former alone
+        # the solver guarantees 1e-8 of the velocity without impulses plus its change (math.md, section 13.3); both are
+        # equal if a foot is brought to rest, and the judge divides by the first alone: hence twice 1e-8
         assert judge.missed("coulomb", s.problem, s.actual) < 2e-8
         # 1e-8 of the 0.34 m/s with which contacts would move without impulses, over legs of 15 cm
         if np.abs(s.v_predicted - s.v_actual).max() > 1e-7:

@@ -1,4 +1,4 @@
-"""The frame of all experiments: what is refused before anything is run, and functions that several share."""
+"""The base of all experiments: refusals before a run, and shared functions."""
 
 from __future__ import annotations
 

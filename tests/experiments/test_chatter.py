@@ -1,4 +1,4 @@
-"""Torque chatter: who jumps under a noisy demand and who does not (math.md, sections 6.4 and 7.4)."""
+"""Torque chatter: which controllers' torques jump under a noisy demand (math.md, sections 6.4 and 7.4)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_stage_one_alone_jumps_in_most_steps_and_by_much_more(metrics):
 
 
 def test_on_a_trot_stage_one_alone_is_bounded_by_friction_alone(metrics):
-    """With both stages the largest rate does not depend on it."""
+    """With both stages the largest torque rate does not depend on friction."""
     friction = [one["mu"] for one in metrics["trot"]]
     raw, smoothed = ([one[name] for one in metrics["trot"]] for name in ("raw", "smoothed"))
     assert friction == [0.7, 1.5, 100.0, 1000.0]

@@ -1,4 +1,4 @@
-"""The clutter: momentum to the tolerance at every step, few iterations at rest, nothing lost."""
+"""The clutter: momentum balances within tolerance in every step, rest takes few iterations, walls keep all bodies."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def test_the_momentum_error_is_that_of_dense_matrices():
     residual = M @ (solution.v_plus - problem.v_star).ravel() - pushed
     size = max(np.linalg.norm(D * (M @ solution.v_plus.ravel())), np.linalg.norm(D * pushed))
     assert clutter.momentum_error(problem, solution) == pytest.approx(np.linalg.norm(D * residual) / size, rel=1e-9)
-    # and a solution that is wrong is seen to be so
+    # a wrong solution is detected
     solution.v_plus[0, 0] += 1e-3
     assert clutter.momentum_error(problem, solution) > 1e-5
 

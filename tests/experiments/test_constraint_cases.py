@@ -95,7 +95,7 @@ def test_the_solver_approaches_the_reference_as_the_step_shrinks():
 
 @pytest.mark.parametrize(("load", "lifts"), [(5.0, False), (50.0, True)])
 def test_only_the_larger_load_lifts_one_side_of_the_cube(load, lifts):
-    """As the paper describes both; this is why the density must be 8 kg/m³: at 888 nothing lifts."""
+    """The paper describes both loads. Only a density of 8 kg/m³ agrees with it: at 888 kg/m³ nothing lifts."""
     bed = soft_bed(load, modulus=1e7)
     path = foundation.settle(bed, foundation.Config(duration_s=0.5))[10:]
     tilt = 2.0 * np.hypot(path[:, 3], path[:, 4])
@@ -113,7 +113,7 @@ def test_a_small_case_is_recorded_beside_the_papers_numbers(tmp_path):
 
 
 def test_a_slow_integrator_is_stopped_and_its_time_extrapolated(monkeypatch):
-    """Runge-Kutta steps are as long as the springs let them be, all the same: a part takes that part of the time."""
+    """The springs limit all Runge-Kutta steps alike, so that a part of the motion takes the same part of the time."""
     now = itertools.count()  # each look at the clock takes a second
     monkeypatch.setattr(foundation, "time", SimpleNamespace(perf_counter=lambda: float(next(now))))
     bed = soft_bed(50.0, modulus=1e7)
@@ -125,7 +125,7 @@ def test_a_slow_integrator_is_stopped_and_its_time_extrapolated(monkeypatch):
 
 
 def test_the_printed_program_settles_the_cube_too():
-    """Its error is that of the symmetric form: Table 2's 0.8 is not in the program."""
+    """Its error is as small as that of the symmetric form; the program does not explain the error of 0.8 in Table 2."""
     bed = soft_bed(50.0, modulus=1e7)
     short = foundation.Config(duration_s=0.2)
     exact = foundation.reference(bed, 0.2, 1)[-1]

@@ -1,4 +1,4 @@
-"""The suite of random contact problems: its problems, its laws, and that it would notice a wrong answer."""
+"""The suite of random contact problems: its problems and laws; it notices wrong answers."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def test_a_wrong_answer_called_solved_is_counted_as_wrong():
     ],
 )
 def test_impulses_that_lose_too_many_digits_are_kept_and_not_called_solved(solve, law, number):
-    """The solver's own unknowns obey the law; what they are turned into may miss it, in extended precision, too.
+    """The solver's unknowns obey the law; the impulses computed from them may miss it, even in extended precision.
 
-    How many digits are lost in turning them depends on the order in which a machine's BLAS adds.
+    The number of lost digits depends on the order in which a computer's BLAS adds.
     """
     problem = numbered_step(number)
     solution = solve(problem, None)
@@ -60,7 +60,7 @@ def test_impulses_that_lose_too_many_digits_are_kept_and_not_called_solved(solve
     assert missed < 1e-6
     if missed > contact_problems.TOLERANCE:
         assert solution.status is Status.REPAIRED
-    if solution.status is not Status.SOLVED:  # said by the impulses' own residual, or by the rows that they should hold
+    if solution.status is not Status.SOLVED:  # because of the residual of the impulses, or of the held rows
         inexact = solution.note == INEXACT and solution.residual > contact_problems.TOLERANCE
         assert inexact or solution.note == MOVING
 
@@ -70,7 +70,7 @@ def test_unsolved_convex_steps_are_beyond_double_precision(number):
     tally = Tally()
     judge_model(contact_problems.MODELS["dissipation"], numbered_step(number), tally)
     assert (tally.beyond_double, tally.missed, tally.wrong) == (1, 0, 0)
-    # nor can the matrix that Lemke's method is given; the active set, which is given rows, solves them
+    # the active set works on the rows and solves them; Lemke's method works on their matrix and cannot
     rows, r = edge_rows(numbered_step(number))
     z = contact_problems.SOLVERS["active set"](rows, r)[1]
     assert contact_problems.rows_violation(rows, r, z) <= contact_problems.TOLERANCE
@@ -78,7 +78,7 @@ def test_unsolved_convex_steps_are_beyond_double_precision(number):
     tally = Tally()
     judge_solver(contact_problems.SOLVERS["lemke"], rows, r, True, tally)
     assert (tally.beyond_double, tally.missed, tally.wrong) == (1, 0, 0)
-    # nearly all others it can
+    # nearly all other steps are within double precision
     rows, r = edge_rows(numbered_step(3))
     assert not contact_problems.beyond_double(rows, r)
 

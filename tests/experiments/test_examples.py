@@ -114,7 +114,7 @@ def test_a_machine_in_c_is_driven(program, transport, tmp_path):
     }[transport]
     shared = ("-s", memory) if transport == "shared" else ()
     machine = start(program, "-r", "100", *PATIENT, *shared, "arm", "2", *where)
-    # it ends after a number of ticks, however long a computer that others use takes for them
+    # the run ends after a number of ticks, however long a busy computer takes
     config = rig.Config(controller="tests.loop.test_launch:Terminated", duration_s=GUARD_S)
     metrics = launch.run("tests.loop.rig:offer", config, how, tmp_path / "run")
     said, _ = machine.communicate(timeout=GUARD_S)
@@ -216,13 +216,13 @@ def test_go1_hangs_from_a_hoist_as_the_tutorial_says(program, tmp_path, capsys):
     run = load(tmp_path / "run").arrays
     works = run["phase"] == Phase.WORKING
     np.testing.assert_array_equal(run["q"][works][:, :7], np.tile([0, 0, 1, 0, 0, 0, 1], (works.sum(), 1)))
-    # its joints tell that it stands, and drives that carry it, with up to 6 N m, turn them by that over a stiffness of
-    # 250 N m/rad, since its feet are in the air; then nothing pulls at them, and the pose is kept
+    # by its joints the robot stands, so torques of up to 6 N m carry its weight; as its feet are in the air, they turn
+    # the joints by up to 6/250 rad, against drives of 250 N m/rad
     np.testing.assert_allclose(run["q"][works][:, 7:], np.tile([0, 0.8, -1.6], (works.sum(), 4)), atol=6 / 250)
     assert not run["force"].any()
 
 
-# --- machines that are refused, at a clock of their own: it stands while their loop works ---
+# --- machines that are refused, on a virtual clock, which stands while the loop works ---
 
 
 @pytest.fixture

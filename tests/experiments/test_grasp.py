@@ -37,14 +37,14 @@ def test_predicted_contact_forces_hold_the_box_and_the_arm_on_its_path(held):
     assert metrics["q_err_rad"] < 1e-3
     assert metrics["solver"]["solved"] == metrics["steps"] == 630
     assert metrics["plant_solver"]["unsolved"] == 0
-    # the box drifts in the hand by what the plant's integration is off: tenths of a millimetre in a second
+    # the box drifts in the hand by the error of the plant's integration: tenths of a millimetre in a second
     assert metrics["box_pos_max_m"] < 5e-4
     assert record.arrays["box_in_hand"].shape == (630, 3)
 
 
 def test_forces_are_predicted_where_controller_and_plant_have_one_model(held):
     metrics, record = held
-    # the controller knows 0.8 of the friction and the plant all of it: what holds is the same
+    # the controller assumes 0.8 of the plant's friction; as nothing slips, the forces are the same
     assert metrics["force_err_rel"] < 1e-3
     assert not [key for key in metrics if "same_feet" in key]  # a hand has no feet that carry load or do not
     # every fingertip carries load throughout, with the margin of the internal force
@@ -85,7 +85,7 @@ def test_infinite_friction_holds_the_box_like_finite_friction(tmp_path):
 @pytest.mark.slow
 def test_a_grip_as_the_check_asks_for_lets_error_feedback_hold_the_box_too(tmp_path):
     needed = run(tmp_path / "a", controller="pid", mu=1.0, duration_s=0.01)["grip_needed_nm"]
-    # pid lags and shakes more than the plan: half as much again
+    # pid lags and shakes more than the plan: it gets one and a half times the grip
     grip = float(1.5 * needed / (0.05 * np.cos(np.pi / 4)))
     metrics = run(tmp_path / "b", controller="pid", mu=1.0, grip_n=grip, duration_s=SWING_S)
     assert metrics["completed"]

@@ -1,4 +1,4 @@
-"""Forces on feet from motion: statics, what soles share, delays; and the measured walk where it is at hand."""
+"""Forces on feet from motion: statics, the split between soles, delays, and the measured walk if its file exists."""
 
 import msgspec
 import numpy as np
@@ -37,7 +37,7 @@ def test_split_accounts_for_the_pressure_that_soles_loaded_in_their_middles_have
     split = rng.uniform(0.3, 0.7, 50)
     corners, measured_n = np.tile(FEET, (50, 1, 1, 1)), 324.0 * np.column_stack((split, 1.0 - split))
     middle = 0.08 * split - 0.08 * (1.0 - split)
-    within = 0.01 * (2.0 * split - 1.0)  # both soles are loaded as far off their middles
+    within = 0.01 * (2.0 * split - 1.0)  # the load of both soles acts equally far from their middles
     for off, share in ((0.0, 1.0), (within, 0.16 / 0.18)):
         wrench = np.array([pressed((0.025, y)) for y in middle + off])
         compared = icub_forces.lateral(wrench, corners, measured_n)
@@ -88,7 +88,7 @@ def test_measured_forces_of_a_walking_humanoid_are_predicted(tmp_path):
     path = measured("icub_walk.npz")
     metrics = icub_forces.experiment.run(Config(data=str(path)), tmp_path, lambda share: None)
     ways = metrics["ways"]
-    # standing, the split may be off by 50 N, so that the motion alone falls short of 30 N
+    # while standing the split may err by 50 N, so the motion alone does not reach 30 N
     assert metrics["r"] > 0.95
     assert metrics["rms_n"] < 36.0
     assert ways["weighed"]["r"] > 0.97
@@ -102,6 +102,6 @@ def test_lateral_pressure_of_a_swaying_humanoid_is_predicted_to_half_a_sole(tmp_
     metrics = icub_forces.experiment.run(config, tmp_path, lambda share: None)
     half_sole = 0.5 * (config.sole_m[3] - config.sole_m[2])
     assert metrics["cop_r"] > 0.95
-    assert metrics["cop_off_max_m"] < half_sole  # what the motion leaves open
-    assert 0.5 < metrics["cop_share"] < 0.65  # it is used: the split alone would account for all
+    assert metrics["cop_off_max_m"] < half_sole  # the motion does not determine it
+    assert 0.5 < metrics["cop_share"] < 0.65  # below 1: loads act away from the middles of the soles
     assert metrics["total_err_n"] == pytest.approx(10.1, abs=0.5)  # offsets of the sensors

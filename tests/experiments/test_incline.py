@@ -15,7 +15,7 @@ def test_every_model_passes_every_check(tmp_path):
     for name in ("coulomb_lcp", "dissipation", "sap", "constraint"):
         distances = [metrics[f"slide_{name}_mu_{mu}_m"] for mu in ("0", "0125", "025", "0375")]
         assert distances == sorted(distances, reverse=True)
-        assert distances[-1] < 2e-5  # what may creep at 3.7e-5 m/s, the bound of SAP
+        assert distances[-1] < 2e-5  # SAP may creep at 3.7e-5 m/s
     assert metrics["paper"]["hertz_depth_m"] == 1e-8
 
 

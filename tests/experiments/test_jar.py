@@ -1,4 +1,4 @@
-"""Two arms and the jar: the task is done where it is played to its end, and only there."""
+"""Two arms and the jar: the task is completed by playing it to its end, and only so."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What the papers print beside recorded runs: every number has a place, and every place its count."""
+"""Printed numbers beside recorded runs: every number has a place in its paper, and every place its count."""
 
 from __future__ import annotations
 

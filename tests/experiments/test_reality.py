@@ -1,4 +1,4 @@
-"""Claims on measured data: what a folder has is weighed, and a folder that has nothing is refused."""
+"""Claims on measured data: the data in a folder is judged, and a folder without data is refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.experiments.measured import measured
 ONE = FrictionProblem("one", np.eye(3), np.array([-1.0, 0.2, 0.0]), np.array([0.5]))
 """A point of 1 kg that falls at 1 m/s and slides at 0.2 m/s: it sticks."""
 UNSOLVABLE = FrictionProblem("none", np.zeros((3, 3)), np.array([-1.0, 0.0, 0.0]), np.array([0.5]))
-"""It approaches, and no impulse changes that."""
+"""A contact approaches, and no impulse can stop it."""
 
 
 def write(folder, problem):

@@ -44,21 +44,21 @@ def test_the_robot_walks_over_them_and_the_record_is_called_rough(tmp_path):
 
 @pytest.mark.parametrize("height", one_fast((-0.005, 0.005), -0.005))
 def test_feet_detect_a_step_that_is_not_on_the_map(tmp_path, height):
-    """At 0.1 m/s feet meet it up to 50 ms late or, while they sink faster, some 10 ms early."""
+    """At 0.1 m/s feet meet it up to 50 ms late, or some 10 ms early because they descend faster."""
     x = 0.02 * (np.arange(151) - 75)
     np.savez(tmp_path / "step.npz", z=np.tile(np.where(x > 0.3, height, 0.0)[:, None], 151), spacing_m=0.02)
     ground = {"height_map": str(tmp_path / "step.npz"), "disturbance": Disturbance(unseen_ground=True)}
     metrics = run(tmp_path / "r", duration_s=2.0, mu=0.8, mu_range=None, friction=AssumedFriction(), **ground)
     assert metrics["completed"]
     assert load(tmp_path / "r").arrays["feet"][:, :, 0].max() > 0.4  # feet have stepped onto it
-    assert metrics["dtau_mean_nm_s"] < 1.25 * 17.0  # on ground that is on the map
-    assert metrics["dtau_max_nm_s"] < 501.0  # the bound of the robot file: nothing had to yield for long
+    assert metrics["dtau_mean_nm_s"] < 1.25 * 17.0  # 17 N m/s: the rate if the step is on the map
+    assert metrics["dtau_max_nm_s"] < 501.0  # the limit of the robot file: it was exceeded only briefly, if at all
     assert metrics["slip_m_s"] < 2e-3
 
 
 @pytest.mark.slow
 def test_id_coulomb_qp_is_at_least_19_percent_below_pid(tmp_path):
-    """The paper's claim for its Fig. 16; ours is measured over two seeds."""
+    """The paper claims this for Fig. 16; here errors are means over two seeds."""
     error = {
         controller: np.mean(
             [run(tmp_path / f"{controller}{s}", controller=controller, seed=s)["q_err_rad"] for s in (0, 1)]

@@ -8,7 +8,7 @@ from idcontrol.experiments.scaling import JOINTS, Config, _as_many, experiment, 
 
 def test_growth_is_the_exponent_of_a_power_law_and_leaves_few_contacts_out():
     contacts = [1, 4, 10, 100, 1000]
-    medians = np.array([50.0, 50.0, 1e2, 1e4, np.nan])  # the last was too slow to be asked
+    medians = np.array([50.0, 50.0, 1e2, 1e4, np.nan])  # the last was too slow to be timed
     assert growth(contacts, medians) == pytest.approx(2.0)
     assert growth(contacts[:3], medians[:3]) is None
 
@@ -19,7 +19,7 @@ def test_each_scheme_has_its_times_and_its_paper_beside_it(tmp_path):
     metrics = experiment.run(config, tmp_path, lambda share: None)
     assert metrics["paper"]["id_coulomb_qp_contacts_within_1_ms"] == 30
     assert "id_coulomb_qp_contacts_within_1_ms" not in metrics["checks"]  # thirty were not tried
-    assert np.isfinite(metrics["no_slip_lcp_alone_exponent"])  # its sign is the clock's: others may use this computer
+    assert np.isfinite(metrics["no_slip_lcp_alone_exponent"])  # its sign is not checked: the computer may be busy
     assert (tmp_path / "figure-1.svg").is_file()
     assert metrics["stage_1_flops_12_joints"] < 0.05 * metrics["paper"]["stage_1_flops_12_joints"]
 
@@ -33,7 +33,7 @@ def test_the_rows_of_table_1_add_up_to_the_printed_sums():
     [
         ([10.0, 500.0, 900.0], True),
         ([10.0, 2000.0, np.nan], False),  # sixteen are too many already
-        ([10.0, 500.0, 4000.0], None),  # thirty may be in time or not: only sixteen and sixty-four were tried
+        ([10.0, 500.0, 4000.0], None),  # undecided for thirty: only sixteen and sixty-four were tried
         ([10.0, np.nan, np.nan], None),
     ],
 )

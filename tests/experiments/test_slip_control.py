@@ -30,7 +30,7 @@ def test_pads_sink_in_as_the_foundation_law_says(force):
     left, right = gripper.q[7:9]
     height = 0.5 * FIRM.bar_m[1] - 0.5 * (left - right)
     assert gripper.grip == pytest.approx(force, rel=1e-5)  # 0.5 s after the grip, 25 times the pads' τ_d
-    # the force of a sum over cells is that of the integral but for the rim: second order in their size
+    # a sum over cells differs from the integral at the rim, to second order in the size of cells
     assert height == pytest.approx(depth, rel=0.5 * (FIRM.cell_m / patch_radius(FIRM, force)) ** 2)
 
 
@@ -43,7 +43,7 @@ def test_a_bar_that_is_held_firmly_stays_where_it_is():
 
 @pytest.mark.parametrize(("share", "turns"), [(0.9, False), (1.1, True)])
 def test_the_bar_turns_beyond_the_torque_of_two_round_patches_and_not_before(share, turns):
-    """(16/15) μ N a; a tenth is more than cells of a third of the radius are wrong by."""
+    """This torque is (16/15) μ N a; cells of a third of the radius change it by less than a tenth."""
     gripper = held(FIRM, 1.0, steps=60, torque=share * friction_torque(FIRM, 1.0), gravity=0.0)
     assert (abs(gripper.v[4]) > 0.05) == turns
 

@@ -20,7 +20,7 @@ SUBSTEPS = 2
 
 @pytest.fixture(scope="module")
 def record_file(tmp_path_factory):
-    """A file of tosses that ``coulomb-lcp`` made, in the lengths of a record that is too small by 2 %."""
+    """A file of tosses simulated by ``coulomb-lcp``; its lengths are 2 % too small, as in the measured record."""
     rng = np.random.default_rng(7)
     plant = tosses.engine(Engine("coulomb-lcp", TRUE), TRUE, CUBE, PERIOD / SUBSTEPS)
     rows = []
@@ -52,12 +52,12 @@ def test_flights_and_single_impacts_tell_scale_mass_centre_inertia_and_restituti
     assert calibrated.scale == pytest.approx(CUBE.scale, rel=1e-3)
     assert calibrated.half_width_m == pytest.approx(CUBE.half_width_m, abs=2e-4)
     np.testing.assert_allclose(calibrated.centre_m, CUBE.centre_m, atol=2e-4)
-    # rows and the plant's steps are coarse beside an impact
+    # an impact is much shorter than a row or a step of the plant
     assert calibrated.inertia_kg_m2 == pytest.approx(CUBE.inertia_kg_m2, rel=0.1)
     hits = record.impacts(tracks, calibrated)
     assert hits.number.size >= 3
     assert np.median(hits.restitution) == pytest.approx(TRUE["restitution"], abs=0.03)
-    # of an inscribed pyramid: from μ/√2 to μ
+    # the plant's inscribed pyramid has friction between μ/√2 and μ
     assert 0.9 * TRUE["mu"] / np.sqrt(2) < np.median(hits.friction) < 1.1 * TRUE["mu"]
 
 

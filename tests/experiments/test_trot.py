@@ -149,7 +149,7 @@ def test_feet_of_a_robot_with_unmodelled_load_land_on_the_ground(tmp_path):
     stance = record.arrays["stance"] > 0.0
     lands = stance[1:] & ~stance[:-1]
     assert lands.sum() > 20
-    assert record.arrays["gap"][1:][lands].max() < 5e-4  # a fifth of what it was
+    assert record.arrays["gap"][1:][lands].max() < 5e-4  # a fifth of the gap without this rule
 
 
 @pytest.mark.slow
@@ -176,7 +176,7 @@ def test_too_weak_motors_are_reported_and_never_exceeded(tmp_path):
     metrics, record = run(tmp_path / "run", duration_s=1.0, robot=str(folder / "robot.toml"))
     assert np.abs(record.arrays["tau"]).max() <= 1.2
     assert metrics["torque_clipped_steps"] > 0
-    # where contacts share the load so that all motors are within their limits, nothing is given up
+    # if contacts can share the load so that all motors stay within their limits, the demand is not relaxed
     assert 0 < metrics["solver"]["repaired"] < 500
 
 

@@ -66,7 +66,7 @@ def test_a_model_keeps_momentum_cones_and_non_penetration(name, mode, effort):
         if problem.prescribed is not None:
             np.testing.assert_array_equal(solution.v_plus[problem.prescribed.index], problem.prescribed.velocity)
         missing, size = judge.unbalanced(problem, solution), judge.momentum_terms(problem, solution)
-        # of the terms that cancel: v⁺ comes from M with up to 1e12 between its largest and smallest part
+        # relative to the terms that cancel: entries of M differ by up to 1e12
         assert (np.abs(missing) <= 1e-9 * size).all()
 
         # impulses below a millionth of a millionth of the weight's are rounding

@@ -20,7 +20,7 @@ from tests.robots import descriptions
 SOUND = descriptions.urdf()
 INERTIAL = descriptions.INERTIAL.format(mass=1, i=0.01)
 PROMPT = 10.0
-"""Seconds for what is refused or read at a glance; it takes tenths, on a busy machine seconds."""
+"""Longest time of a check [s]; it takes tenths of a second, on a busy computer seconds."""
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def watched():
             for opened in lists:
                 opened.append(str(arguments[0]))
 
-    sys.addaudithook(note)  # for good: there is no way to take one off
+    sys.addaudithook(note)  # it stays: an audit hook cannot be removed
     return lists
 
 

@@ -1,4 +1,4 @@
-"""The judge of Delassus problems: closed forms, and each kind of answer that is wrong."""
+"""The judge of Delassus problems: closed forms, and each kind of wrong answer."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ LAWFUL = {
     "parts": ((1.0, 3.0, 4.0), (0.0, 0.0, 0.0)),
     "grazes": ((0.0, 3.0, 4.0), (0.0, 0.0, 0.0)),
 }
-"""Velocities at zero impulse of a contact of mobility 1, and the impulses that Coulomb's law gives it."""
+"""Velocities without impulses of a contact with inverse mass 1, and its impulses by Coulomb's law."""
 WRONG = {
     "pulls": ((1.0, 0.0, 0.0), (-1.0, 0.0, 0.0)),
     "penetrates": ((-2.0, 0.0, 0.0), (1.0, 0.0, 0.0)),

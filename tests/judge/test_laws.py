@@ -1,4 +1,4 @@
-"""The judge in both units: right answers pass, and wrong ones fail by what they miss."""
+"""The judge's two measures of error: right answers pass, and wrong answers fail by the amount of their error."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WRONG = {
 
 
 def answer(law, impulse):
-    """A point that meets the floor, and the answer with this impulse: momentum is kept, whatever the law."""
+    """Return the step of a point that meets the floor, and an answer with this impulse, which keeps momentum."""
     (down, x, y), _ = SLIDING[law]
     problem = point_masses([1.0], [x, y, -down], [0.0], [0.3])
     v_plus = np.array([x + impulse[1], y + impulse[2], impulse[0] - down])
@@ -63,7 +63,7 @@ def test_every_kind_of_wrong_impulse_is_seen(law, wrong):
 
 
 def test_a_violation_is_relative_to_what_the_contact_does():
-    """A normal impulse that is short by 1 % leaves 1 % of the approach."""
+    """A normal impulse that is 1 % too small leaves 1 % of the approach."""
     problem, short = answer("coulomb", [0.99, -0.297, 0.0])
     assert judge.violation("coulomb", problem, short) == pytest.approx(0.01 / (1.0 + 0.99))  # of speed and its change
     assert judge.missed("coulomb", problem, short.impulses) == pytest.approx(0.01)  # of the speed
@@ -72,7 +72,7 @@ def test_a_violation_is_relative_to_what_the_contact_does():
 @given(st.floats(1e-6, 1e6), st.floats(1e-3, 1e3))
 @settings(deadline=None, max_examples=25)
 def test_a_violation_has_no_unit(mass, speed):
-    """Masses scale momenta and impulses, speeds both and the velocities; the miss stays what it is."""
+    """The violation does not change if all masses, or all velocities, are multiplied by a factor."""
     problem, short = answer("coulomb_cone", [0.99, -0.1, -0.25])
     scaled = replace(problem, M=mass * problem.M, kappa=mass * speed * problem.kappa)
     other = structs.replace(short, v_plus=speed * short.v_plus, impulses=mass * speed * short.impulses)
@@ -81,8 +81,8 @@ def test_a_violation_has_no_unit(mass, speed):
 
 
 @pytest.mark.parametrize("law", MODELS)
-def test_what_a_model_solves_obeys_its_law_and_nothing_else_does(law):
-    """A judge that accepts disturbed answers would notice nothing."""
+def test_answers_of_a_model_obey_its_law_and_disturbed_answers_do_not(law):
+    """Disturbed answers must fail."""
     rng = np.random.default_rng(2)
     checked = 0
     for (feet, inverse), contacts in ((kind, n) for kind in KINDS for n in (1, 2, 3, 4, 6, 9)):
@@ -95,7 +95,7 @@ def test_what_a_model_solves_obeys_its_law_and_nothing_else_does(law):
         if law in ("nearly_rigid", "sap"):  # compliant: impulses alone do not tell the law's velocities
             continue
         assert judge.missed(law, problem, solution.impulses) <= 1e-8
-        if law != "no_slip":  # which may hold a contact that would part by itself, if it then presses
+        if law != "no_slip":  # it may hold a contact that would part by itself, if the contact then presses
             assert judge.missed(law, problem, np.zeros_like(solution.impulses)) > 1e-6
         assert judge.missed(law, problem, 1.01 * solution.impulses) > 1e-6
         assert judge.missed(law, problem, solution.impulses + 1e-3 * np.abs(solution.impulses).max()) > 1e-6
@@ -103,7 +103,7 @@ def test_what_a_model_solves_obeys_its_law_and_nothing_else_does(law):
 
 
 @pytest.mark.parametrize("law", MODELS)
-def test_momentum_that_is_lost_and_numbers_that_are_not_finite_are_seen(law):
+def test_lost_momentum_and_non_finite_numbers_are_detected(law):
     problem = point_masses([1.0, 1e-6], [0.5, 0.0, -1.0, 0.2, 0.0, -1e-3], [0.0, 0.0], [0.3, 0.3])
     solution = MODELS[law](problem, None)
     assert judge.violation(law, problem, solution) <= 1e-8
@@ -126,10 +126,10 @@ def test_projections_are_the_nearest_points_within_the_bound(project, order):
 
 @pytest.mark.parametrize("solve", [no_slip.solve, dissipation.no_slip_qp])
 def test_a_contact_that_opens_by_a_quarter_of_a_millimetre_per_second_may_slip(solve):
-    """However fast it would be without impulses; here 291 m/s."""
+    """This holds for any velocity without impulses; here 291 m/s."""
     problem = numbered_step(29180)
     solution = solve(problem, None)
     assert solution.status is Status.SOLVED
     assert judge.missed("no_slip", problem, solution.impulses) <= 1e-8
-    # and one that presses may not: without its friction it slips
+    # a contact that presses may not slip: without its friction it does
     assert judge.missed("no_slip", problem, solution.impulses * [1.0, 0.0, 0.0]) > 1e-6

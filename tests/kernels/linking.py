@@ -47,13 +47,13 @@ def total(values: Array, times: int) -> float:
 
 @njit(cache=True)
 def raised(value: float, power: int) -> float:
-    """A power of a value."""
+    """Return a power of a value."""
     return value**power
 
 
 @njit(cache=True)
 def cubes(value: float, power: int) -> float:
-    """The sum of three powers, the first two with literal numbers."""
+    """Return a sum of three powers; the first two exponents are literals."""
     return float(raised(value, 2) + raised(value, 3) + raised(value, power))
 
 

@@ -682,7 +682,7 @@ def test_a_plant_that_diverges_stops_and_tells_the_loop():
     assert int(rig.machine_rows[-1]["faults"]) & Fault.NOT_FINITE
 
 
-def test_a_plant_whose_numbers_overflow_stops_as_one_that_diverges():
+def test_a_plant_whose_numbers_overflow_stops_like_a_diverging_one():
     rig = Rig()
     step, steps = rig.machine._plant.step, itertools.count()
 
@@ -878,7 +878,7 @@ def session_with(**changes):
 
 
 @pytest.mark.parametrize(("place", "value", "fault", "survived"), AILMENTS)
-def test_what_is_wrong_with_drives_and_supply_brakes_once_it_lasts(runs, place, value, fault, survived):
+def test_a_lasting_fault_of_drives_or_supply_brakes(runs, place, value, fault, survived):
     def wrong(call, command):
         if call == 150:
             rig.machine.health[place] = value

@@ -106,7 +106,7 @@ def test_drives_give_the_mean_of_the_torques_of_two_commands_that_are_mixed(befo
     np.testing.assert_allclose(torques[2], expected, rtol=0, atol=1e-9)
 
 
-def test_a_way_begins_and_ends_at_rest():
+def test_a_path_begins_and_ends_at_rest():
     assert (smooth(0.0), smooth(1.0)) == ((0.0, 0.0), (1.0, 0.0))
     at, h = np.linspace(0.0, 1.0, 1001), 1e-6
     for u in at[1:-1]:

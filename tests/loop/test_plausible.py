@@ -1,4 +1,4 @@
-"""Judging encoders and the orientation of the base: what stands still, what jumps, and what is only coarse."""
+"""Plausibility of encoders and base orientation: values that stand still or jump are doubted, coarse ones are not."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_coarse_encoder_with_an_exact_velocity_is_believed(speed, bits):
 
 
 @pytest.mark.parametrize("speed", [0.2, 1.0, 2.0])
-def test_an_encoder_that_stands_still_is_doubted_once_its_velocity_has_led_it_away(speed):
+def test_an_encoder_that_stands_still_despite_its_velocity_is_doubted(speed):
     expected = max(TRUST.still, TRUST.way / speed)
     assert first_doubt((0.3, [speed, *REST], turning(0.0)) for _ in range(2000)) == pytest.approx(expected, abs=2 * H)
 
@@ -62,7 +62,7 @@ def test_an_orientation_that_jumps_is_doubted():
 
 
 @pytest.mark.parametrize("offset", [0.09, -0.2])
-def test_a_joint_that_is_off_from_some_time_on_is_doubted_at_once(offset):
+def test_a_joint_angle_that_jumps_is_doubted_at_once(offset):
     states = [(0.3 * np.sin(k * H) + (k >= 50) * offset, [0.3 * np.cos(k * H), *REST], turning(0)) for k in range(99)]
     assert first_doubt(states) == 50 * H
 

@@ -273,7 +273,7 @@ class Counted(TouchingArm):
         return {"steps": len(arrays["t"])}
 
 
-def test_a_loop_that_never_ran_has_metrics_of_nothing(tmp_path):
+def test_a_loop_that_never_ran_has_empty_metrics(tmp_path):
     scribe = Scribe(Counted(), tmp_path / "run", {}, H, machine_too=False)
     scribe.loop_rows(telemetry(loop_channels(Counted()), 0)[:4])
     metrics = scribe.close(OUTCOME)
@@ -313,7 +313,7 @@ def test_a_period_that_is_too_short_for_its_ticks_is_named():
 
 
 @pytest.mark.parametrize("attended", [True, False])
-def test_an_attended_loop_asks_for_a_word_in_each_mode_that_it_leaves_by_one(tmp_path, attended):
+def test_only_an_attended_loop_asks_for_words_to_arm_and_recover(tmp_path, attended):
     channels, lines = loop_channels(ArmSession()), []
     scribe = Scribe(ArmSession(), tmp_path / "run", {}, H, machine_too=False, attended=attended, report=lines.append)
     scribe.loop_rows(telemetry(channels, 0))

@@ -64,7 +64,7 @@ def test_the_second_signal_ends_the_process_at_once():
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
 
 
-def test_a_terminal_that_closes_is_no_signal_to_what_nohup_started():
+def test_a_closing_terminal_does_not_stop_a_loop_started_by_nohup():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with Stop() as stop:

@@ -83,7 +83,7 @@ def test_shared_memory_holds_the_newest():
         assert b.receive() is None
 
 
-def test_a_writer_that_was_killed_half_way_is_waited_for_then_got_over():
+def test_a_datagram_half_written_by_a_killed_writer_is_skipped():
     with ends("shared") as (a, b):
         a.send(memoryview(b"whole"))
         a._out._head[0] += 1  # as if the writer had begun the next write
@@ -221,7 +221,7 @@ def test_age_is_measured_by_the_echo():
     assert a.age(30 * MS) == 30 * MS
 
 
-def test_age_of_an_echo_beyond_memory_is_at_least_what_is_remembered():
+def test_the_age_of_a_forgotten_echo_is_at_least_that_of_the_oldest_remembered_one():
     a, b = endpoints()
     a.post(2, VALUE, 0)
     b.poll(0)
@@ -240,7 +240,7 @@ def test_an_echo_of_what_was_never_sent_is_not_believed():
     assert a.age(3 * MS) == 2 * MS
 
 
-def test_a_flood_of_datagrams_costs_one_tick_only_so_much():
+def test_a_tick_reads_only_some_datagrams_of_a_flood():
     a, b = endpoints()
     for k in range(500):
         b.post(2, VALUE, k)

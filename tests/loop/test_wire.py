@@ -207,7 +207,7 @@ def test_a_command_may_be_as_large_as_its_limit_and_no_larger():
     assert receiver.dropped[Drop.RANGE] == len(beyond)
 
 
-def test_the_range_of_a_state_is_what_no_machine_of_this_world_exceeds():
+def test_the_range_of_a_state_exceeds_that_of_any_real_machine():
     form = Format(robot="go1", nq=8, nv=7, floating=True, torque_limit=np.array([20.0]), n_feet=1)
     low, high = form.state_range()
     # t, position of the base, its quaternion, a joint; velocities; torque, accelerometer, force and normal of a foot

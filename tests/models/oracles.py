@@ -1,4 +1,4 @@
-"""The general form of math.md 3, by dense inverses, and the no-slip model over it by brute force."""
+"""Oracles: the general form of math.md 3 by dense inverses, and the no-slip model by brute force."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def test_drift_is_the_acceleration_of_the_material_point_without_its_centripetal
 
 @pytest.mark.parametrize("model", [no_slip.solve, coulomb.solve])
 def test_step_models_converge_to_its_torque_at_first_order(quadruped, model):
-    """The velocity results from the previous step: rows at q₀ are held, and used at the next pose.
+    """Like the result of a step, v obeys the rows at q₀; the problem has the rows of the next pose.
 
     Only one foot touches, so that the torque is unique.
     """
@@ -247,8 +247,8 @@ def test_infinite_friction_and_shapes_that_do_not_fit_are_refused():
         replace(block(0.1), drift=np.zeros(2))
 
 
-def test_a_ray_of_lemkes_method_is_not_the_end_where_there_is_a_solution():
-    """Up to three contacts slide, with friction coefficients up to 2; after a failure every basis is tried."""
+def test_steps_on_which_lemkes_method_ends_on_a_ray_are_solved_if_possible():
+    """Up to three contacts slide, with friction coefficients up to 2; all bases are tried after a failure."""
     unsolved, searched = 0, 0
     for seed in range(600, 1100):
         problem = sliding(np.random.default_rng(seed))

@@ -54,7 +54,7 @@ def test_the_kernel_for_closed_contacts_finds_what_solve_finds(mu):
 
 
 def test_a_body_at_rest_stays_held_next_to_a_body_a_thousand_kilometres_deep():
-    """Pivoting alone takes this body's motion for rounding; its weight is 9.81 mN s per step, its drag half of that."""
+    """Pivoting alone mistakes this body's motion for rounding. Weight is 9.81 mN s per step, drag half of it."""
     stiffness, g, slope, v = 1e9, np.array([0.0, 0.0, -9.81] * 2), 0.5, np.array([0.1, 0.0, 0.0, 0.1, 0.05, 0.0])
     J = np.zeros((6, 6))
     J[[0, 2, 4], [2, 0, 1]] = J[[1, 3, 5], [5, 3, 4]] = 1.0  # normals along z, tangents along x and y
@@ -180,7 +180,7 @@ def test_open_contacts_have_no_force(K, B):
 
 
 def test_a_contact_that_another_one_pushes_closed_is_caught_in_the_same_step():
-    """Without the first contact the second would open; stopped by the floor, the point moves into the slope."""
+    """Without the floor contact the slope contact would open; the floor deflects the point into the slope."""
     h, v_free = 1e-2, np.array([-0.5, -1.0])
     floor, slope = [0.0, 1.0], [1.0, -2.0]
     contacts = unilateral_rows(np.array([floor, slope]), np.array([0.0, 1e-3]), np.full(2, 1e12), np.full(2, 1e3))
@@ -211,7 +211,7 @@ def test_a_body_at_rest_sinks_by_its_weight_over_the_stiffness():
 
 
 def test_hertz_comes_to_rest_at_its_own_depth():
-    """At this depth 4/3 E* √r d^{3/2} carries the weight, though each step uses only the tangent (math.md 11.3)."""
+    """At this depth 4/3 E* √r d^{3/2} equals the weight, although each step uses only the tangent (math.md 11.3)."""
     E, r, h = 7.5e6, 0.01, 1e-2
     model = constraint.compliant(constraint.hertz(E, r, damping=10.0))
     v, x = 0.0, 0.0

@@ -69,7 +69,7 @@ def block(mu, h):
 
 
 def test_the_printed_friction_program_holds_a_block_that_should_stick(cone_solver):
-    """The normal force need not grow for sticking; it equals the force of the default model."""
+    """Sticking needs no larger normal force; it equals the force of the default model."""
     first = block(0.375, 1e-2)
     assert first.status is Status.SOLVED
     assert first.impulses[:, 0].sum() / 1e-2 == pytest.approx(G * np.cos(TILT), rel=1e-3)

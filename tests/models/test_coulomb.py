@@ -160,8 +160,8 @@ def columns(touching):
     return np.einsum("nad,nam->ndm", touching.axes, by_axis)
 
 
-def test_of_many_contacts_few_are_solved_for_and_all_obey_the_law():
-    """A box has six velocities, and a few contacts carry it; v⁺ need not be unique, so the law is the judge."""
+def test_many_contacts_of_which_few_are_solved_for_all_obey_the_law():
+    """A box has six velocities, so a few contacts carry it; v⁺ need not be unique, so answers are judged by the law."""
     rng, pressed, kept = np.random.default_rng(8), 0, 0
     for _ in range(40):
         problem = tumbling_box(rng, 6)
@@ -174,12 +174,12 @@ def test_of_many_contacts_few_are_solved_for_and_all_obey_the_law():
         assert again.status is Status.SOLVED
         assert violation(problem, again) <= 1e-11
         kept += again.iterations == 0
-    assert kept > 30  # contacts with an impulse that depend on each other are solved again by Lemke's method
+    assert kept > 30  # dependent contacts with impulses are solved again by Lemke's method
     assert pressed > 20
 
 
 def test_conflicting_fingers_with_many_contacts_are_reported_infeasible():
-    """A subset without a solution proves nothing for all contacts; all contacts are tried, and give the proof."""
+    """A subset of the contacts without a solution proves nothing; the proof comes from all contacts."""
     solution = coulomb.solve(copied(scenes.squeeze(0.5), 14))
     assert solution.status is Status.FALLBACK
     assert solution.note == "squeeze"
@@ -194,7 +194,7 @@ def hand_of_boxes(seed, contacts):
     [hand_of_boxes(2160, 4), hand_of_boxes(558, 8), *(numbered_step(k) for k in (3843, 5559))],
 )
 def test_a_second_path_solves_after_the_first_ends_on_a_ray(problem):
-    """Rays of this matrix prove nothing: subsets of the contacts, other paths, or the search over modes find more."""
+    """Rays of this matrix prove nothing: subsets of contacts, other paths or the search over modes find solutions."""
     w, mu = whiten(problem), problem.contacts.mu
     n = mu.size
     status, _, _ = coulomb.friction_lcp_kernel(w.rho, w.c, w.roundoff, mu, 0.0, np.zeros(3 * n), HEAP)
@@ -226,7 +226,7 @@ def test_a_jam_has_no_solution_though_velocities_that_part_the_contacts_exist(se
     np.testing.assert_array_equal(solution.impulses, 0.0)
 
 
-def test_what_a_short_search_leaves_open_is_not_called_a_squeeze():
+def test_a_step_that_a_short_search_leaves_undecided_is_not_called_a_squeeze():
     problem = hand_of_boxes(171, 4)
     assert not excluded(*normal_rows(problem))
     solution = coulomb.solve(problem)
@@ -343,8 +343,8 @@ def test_the_vertex_of_the_last_step_is_kept_while_it_is_a_solution(quadruped):
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_that_no_roles_fit_is_a_proof_only_where_no_contact_may_slide(quadruped, seed):
-    """Three feet that hold on tilted ground conflict with the joints; the fourth foot has no friction, or some."""
+def test_failure_of_all_roles_is_a_proof_only_if_no_contact_may_slide(quadruped, seed):
+    """Three sticking feet on tilted ground conflict with the joints; the fourth foot has no friction, or some."""
 
     def note(fourth):
         rng = np.random.default_rng(seed)

@@ -37,10 +37,9 @@ MODELS = RIGID | COMPLIANT
 WITHOUT_FRICTION_BOUND = ("no slip", "no slip, dual", "viscous")
 """Models that do not read friction coefficients."""
 GIVES_WAY = {"dissipation, one stage": 1e-6, "sap": scenes.H * 9.81, "constraint": 1e-5}
-"""Speed at which a contact may yield although nothing should move [m/s]: δ y, R γ or C Λ of the model; other models are
-exact.
+"""Largest speed of a contact that should be at rest [m/s], by the compliance of the model; other models are exact.
 
-SAP's dissipation time has the length of a step: from rest a contact yields, but more slowly than it would fall.
+SAP dissipates over one step: from rest a contact yields, but more slowly than in free fall.
 """
 
 ROUNDING = 1e-12 * scenes.H * 4.8 * 9.81
@@ -91,7 +90,7 @@ def test_without_contacts_the_motion_is_free_dynamics(quadruped, name, inverse):
 @both_directions
 @pytest.mark.parametrize("depth", [1e-5, 5e-3])
 def test_penetration_is_undone_at_a_bounded_speed(quadruped, standing, name, inverse, depth):
-    """φ/h is a push-out speed: 5 mm in 1 ms would ask for 5 m/s."""
+    """The push-out speed φ/h is limited: 5 mm in 1 ms would need 5 m/s."""
     problem = step(quadruped, standing, scenes.foot_contacts(quadruped, 0.7, gap=np.full(4, -depth)), inverse)
     solution = RIGID[name](problem, None)
     assert solution.status is Status.SOLVED
@@ -169,7 +168,7 @@ def test_duplicates_of_a_contact_are_one_contact(quadruped, name, inverse, copie
         assert gives >= gave - 1e-12
         assert shared.impulses[:, 0].sum() >= single.impulses[0, 0]
         return
-    # legs of 15 cm multiply the micrometres per second of one stage by ten in rad/s
+    # with legs of 15 cm, micrometres per second of one stage become nearly ten times as many microradians per second
     tolerance = 1e-8 if name != "dissipation, one stage" else 1e-4
     np.testing.assert_allclose(shared.v_plus, single.v_plus, atol=tolerance)
     np.testing.assert_allclose(shared.multipliers, single.multipliers, atol=tolerance)
@@ -180,7 +179,7 @@ def test_duplicates_of_a_contact_are_one_contact(quadruped, name, inverse, copie
 @every_model
 @both_directions
 def test_two_feet_in_line_are_enough(quadruped, standing, name, inverse):
-    """Rank of J_b is 5: nothing holds the machine against tipping over the line, which it begins to do."""
+    """J_b has rank 5: the machine begins to tip over the line between its feet."""
     problem = step(quadruped, standing, scenes.foot_contacts(quadruped, 0.7, feet=(0, 3)), inverse)
     assert np.linalg.matrix_rank(problem.contacts.jacobian[:, :6], tol=1e-8) == 5
     solution = MODELS[name](problem, None)

@@ -78,7 +78,7 @@ def test_rigid_rows_join_the_projection(quadruped):
 
 @pytest.mark.parametrize(("closing", "note"), [(0.0, "jam"), (0.1, "squeeze")])
 def test_a_plate_dragged_between_walls_jams_unless_the_walls_close_on_it(closing, note):
-    """The plate need not approach either wall, but sliding lifts it off one wall and has no room at the other."""
+    """The plate approaches neither wall, but sliding lifts it off one wall, and the other wall leaves no room."""
     jacobian = np.zeros((6, 3))  # the plate across the walls, which is free, and along them; the second wall
     jacobian[0] = [1.0, 0.0, 0.0]
     jacobian[1] = [-1.0, 0.0, -1.0]
@@ -91,8 +91,8 @@ def test_a_plate_dragged_between_walls_jams_unless_the_walls_close_on_it(closing
     assert not solution.impulses.any()
 
 
-def test_normals_that_held_tangents_have_used_up_take_no_force(quadruped):
-    """Tilted normals: tangents of rank 6 hold the body, and the remainder of the normals is rounding (math.md 4.3)."""
+def test_normals_that_depend_on_held_tangents_get_no_force(quadruped):
+    """With tilted normals, tangents of rank 6 hold the body; what remains of the normals is rounding (math.md 4.3)."""
     rng = np.random.default_rng(7)
     for _ in range(20):
         v = scenes.moving(quadruped, rng, speed=0.02)

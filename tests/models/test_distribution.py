@@ -83,7 +83,7 @@ def test_impulses_and_torque_equal_clarabel(quadruped, projected):
         f, _, motor_impulse = redistribute(problem, first, v_tol=1e-3, weight=weights, reference=reference)
         expected, y = specification.smallest_torque(problem, first, cones(problem, weight=weights), reference)
         largest = np.abs(expected).max()
-        # Clarabel comes within 1e-10 of the corner where the answer lies
+        # the solution is at a corner, to which Clarabel comes within 1e-10
         np.testing.assert_allclose(motor_impulse, expected, rtol=0, atol=1e-8 * largest)
         np.testing.assert_allclose(f, y, rtol=0, atol=1e-7 * max(np.abs(y).max(), WEIGHT_IMPULSE))
         moved += np.abs(motor_impulse - first.multipliers).max() > 1e-3 * largest
@@ -142,7 +142,7 @@ PLUS_S, MINUS_S, PLUS_T, MINUS_T = 1, 2, 4, 8
 )
 @pytest.mark.parametrize("exact", [False, True])
 def test_a_contact_keeps_the_pressing_edges_of_its_law_and_all_close_to_rest(law, u, edges, exact):
-    """With v_tol = 0 the last digits decide: a slip of 0.5 mm/s counts as slip, and friction opposes it."""
+    """With v_tol = 0 the exact velocity decides: a slip of 0.5 mm/s counts as slip, and friction opposes it."""
     cone = np.zeros(1, dtype=np.int64)
     cones = Cones(np.array([0.5]), np.array([False]), np.zeros(1), 0.0 if exact else 1e-3, law)
     distribution.allowed_edges(np.array([0.1, 0.1, 0.1]), np.array(u), cones, cone)
@@ -184,7 +184,7 @@ def test_motor_impulses_answer_to_contacts_as_the_whole_machine_does(quadruped):
 
 
 def test_two_bounds_of_a_motor_are_two_rows_without_compilation():
-    """Run without compilation, the kernel counted True + True as one row, and wrote the second beyond the array."""
+    """In Python, without compilation, True + True of NumPy's type is True: counting bounds this way loses a row."""
     bounds = Bounds(np.array([-1.0, -np.inf, -2.0, -np.inf]), np.array([3.0, 4.0, np.inf, np.inf]))
     A, TB, rest = np.ones((2, 3)), np.arange(12.0).reshape(4, 3), np.array([0.1, 0.2, 0.3, 0.4])
     for kernel in (distribution._with_bounds, getattr(distribution._with_bounds, "py_func", distribution._with_bounds)):
@@ -217,7 +217,7 @@ def test_a_motor_that_is_bounded_on_one_side_stays_on_it(quadruped, side):
     ids=["mixed", "sticky", "dry", "slick"],
 )
 def test_many_contacts_get_the_torque_that_clarabel_finds(quadruped, mu, weighted):
-    """There are as many unknowns as motors, on the reached faces of cones, or on the spans of all edges."""
+    """The reduced programs have as many unknowns as motors."""
     rng, n = np.random.default_rng(12), 40 if mu == 0.3 else 20
     reduced = 0
     for _ in range(6):
@@ -261,7 +261,7 @@ def test_friction_of_held_feet_has_no_bound_but_they_only_press(quadruped):
 
 
 def test_on_straight_legs_the_answer_is_finite_and_the_same_from_everywhere(quadruped):
-    """Straight legs carry load without torque: the ridge determines their impulses (math.md 13.6)."""
+    """Straight legs carry load without torque: only the regularization determines their impulses (math.md 13.6)."""
     joints = np.zeros(12)
     quadruped.update(quadruped.configuration(joints, np.array([0, 0, 0.3, 0, 0, 0, 1.0])), np.zeros(18))
     problem = inverse_step(quadruped, np.zeros(18), np.zeros(12), scenes.foot_contacts(quadruped, 0.7))
@@ -285,8 +285,8 @@ def test_without_contacts_there_is_nothing_to_distribute(quadruped):
     np.testing.assert_allclose(motor_impulse, first.multipliers, rtol=0, atol=1e-12)
 
 
-def test_impulses_that_would_not_keep_the_motion_are_not_taken(quadruped):
-    """Feet that stick without normal force: their friction has no generators, so its effect would be lost."""
+def test_impulses_that_would_change_the_motion_are_refused(quadruped):
+    """Feet stick without normal force: cones allow them no friction, so the motion would change."""
     rng = np.random.default_rng(11)
     kept = refused = 0
     for _ in range(400):
@@ -306,7 +306,7 @@ def test_impulses_that_would_not_keep_the_motion_are_not_taken(quadruped):
 
 
 def test_contacts_that_transmit_no_torque_share_their_impulses(quadruped):
-    """The whole weight rests on an unactuated body: no torque depends on the impulses, which still become even."""
+    """The whole weight rests on an unactuated body: no torque depends on the impulses, but they are still equalized."""
     reduction = whiten(standing_problem(quadruped, np.random.default_rng(0)))
     k, n = reduction.rho.shape[1], 4
     weightless = TorqueMap(np.zeros((12, 3 * n)), np.zeros(12))

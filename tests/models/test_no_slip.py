@@ -210,7 +210,7 @@ def test_conflicting_velocities_have_no_normal_velocities():
 
 @pytest.mark.parametrize("dual", [False, True], ids=["pivoting", "dual"])
 def test_a_lifted_foot_frees_a_foot_with_conflicting_tangents(dual):
-    """The first foot drags a body at x = 0.1, which lifts the second foot off its wall.
+    """The first foot drags a body at x = 0.1, which moves the second foot off its wall.
 
     If the second foot did not lift off, it would drag the body at y = 0.1 against the third foot's wall.
     """

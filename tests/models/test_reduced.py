@@ -1,4 +1,4 @@
-"""Stage II with many contacts: the program over all impulses, in as many unknowns as there are motors."""
+"""Stage II with many contacts: a program with as many unknowns as motors replaces the one over all impulses."""
 
 import numpy as np
 import pytest

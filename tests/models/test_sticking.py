@@ -67,7 +67,7 @@ CREEP = {
     dissipation.solve: 1e-6,
     no_slip.solve: 1e-6,
     coulomb.solve: 1e-6,
-    # 1e-6 of the speed without friction, which impacts at knees raise to several metres per second
+    # 1e-6 of the speed without friction, several metres per second if a knee hits its end
     constraint.solve: 1e-5,
     sap.solve: 1e-2,  # 1e-3 of that speed
 }
@@ -131,8 +131,8 @@ def test_contacts_that_approach_beyond_the_tolerance_are_included(speed, waits):
 
 
 @every_rigid_model
-def test_rows_that_a_light_body_makes_one_in_momentum_are_two_in_velocity(solve):
-    """Next to a body of 10 mg, only its own motion remains of both tangents; both hold."""
+def test_tangents_that_a_light_body_makes_nearly_parallel_in_momentum_both_hold(solve):
+    """In momenta both tangents nearly equal the motion of a body of 10 mg; both tangents must hold."""
     J = np.array([[0, 0, 0, 1], [1, 1, 0, 0], [1, 0, 1, 0]], dtype=float)
     M = np.diag([1e-5, 1.0, 1.0, 1.0])
     solution = solve(StepProblem(h=1e-3, M=M, kappa=-M @ [0.0, 1.0, -1.0, -1.0], contacts=contacts_with(J)), None)
@@ -177,7 +177,7 @@ def some_problem(rng, contacts):
 
 
 def has_solution(problem, solve):
-    """True if any assignment of roles, open or pressing, has a solution, by a linear program for each.
+    """True if any assignment of roles (open or pressing) has a solution; each is tried by a linear program.
 
     Contacts that are nearly rigid creep along their tangents, and do not stick if the creep is too fast. They creep at
     1e-6 of their velocities, so a program with the usual tolerance of 1e-7 on rows would find wrong roles.
@@ -211,7 +211,7 @@ def has_solution(problem, solve):
 
 
 def breaks_the_law(problem, solve, solution):
-    """True if a contact approaches, pulls, presses while it opens, or presses or holds while it slips."""
+    """True if a contact approaches, pulls, has a force while it opens, or slips under a force."""
     contacts, n = problem.contacts, len(problem.contacts)
     u = contacts.jacobian @ solution.v_plus - contacts.surface_velocity
     u[:n] += contacts.gap / problem.h
@@ -226,7 +226,7 @@ def breaks_the_law(problem, solve, solution):
 @every_model
 @pytest.mark.parametrize("problems", one_fast((60, 20_000), 60))
 def test_the_search_over_all_roles_finds_a_right_one_or_proves_none(solve, problems):
-    """With tilted normals, dependent rows and moving surfaces, by a linear program for each of the 2ⁿ roles."""
+    """Normals are tilted, rows dependent, surfaces moving; the oracle is a linear program for each of the 2ⁿ roles."""
     none = 0
     for seed in range(problems):
         problem = some_problem(np.random.default_rng(seed), 3 if problems == 60 else 6)
@@ -242,7 +242,7 @@ def test_the_search_over_all_roles_finds_a_right_one_or_proves_none(solve, probl
 
 @pytest.mark.parametrize("n", [7, 64, 70])
 def test_sets_that_were_not_all_tried_prove_nothing(n):
-    """Ground under n feet of a slider moves apart, so that none of the 2ⁿ sets is consistent, even if 2ⁿ overflows."""
+    """The ground under n feet of a slider moves apart: none of the 2ⁿ sets is consistent. For large n, 2ⁿ overflows."""
     J, moving = np.zeros((3 * n, 2)), np.zeros(3 * n)
     J[:n, 1] = J[n : 2 * n, 0] = 1.0
     moving[n : 2 * n] = np.linspace(-1.0, 1.0, n)
@@ -288,7 +288,7 @@ def twins(seed):
     ids=["diamond", "coulomb_cone"],
 )
 def test_friction_next_to_a_sticking_contact_must_oppose_its_slip(solve, law):
-    """Held tangents use up the other contact's tangents, whose slip of nanometres per second looks like rest."""
+    """The other contact's tangents nearly depend on held ones: its slip of nanometres per second looks like rest."""
     endings = Counter()
     for seed in range(60):
         problem = twins(seed)

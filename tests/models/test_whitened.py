@@ -122,8 +122,8 @@ def exact_velocities(M, momentum, J):
 
 
 @pytest.mark.parametrize("condition", [1e1, 1e3, 1e6])
-def test_what_an_inertia_makes_of_the_rounding_of_momenta_is_bounded(condition):
-    """Bodies fall together: the only velocity in the rows is the remainder of momenta that cancel."""
+def test_the_effect_of_rounded_momenta_on_velocities_is_bounded(condition):
+    """Momenta cancel in the rows, so that contact velocities are only the rounding error of the momenta."""
     rng = np.random.default_rng(0)
     for _ in range(20):
         m = 4
