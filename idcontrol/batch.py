@@ -1,13 +1,11 @@
 """Controllers for n robots of one kind, e.g. thousands of simulated robots, stepped in one call.
 
-Input and output arrays have one row per robot. No Python code runs per robot: a compiled loop computes the multibody
-terms of a row (`idcontrol.dynamics.multibody`), detects its contacts and takes the control step. It releases the
-interpreter's lock, so threads share the rows. If the first attempt does not solve a step, the controller in Python
-repeats the step and relaxes a demand.
+Input and output arrays have one row per robot. For each row, a compiled loop computes the multibody terms
+(`idcontrol.dynamics.multibody`), detects the contacts and takes the control step. It releases the interpreter's lock,
+so threads share the rows. Python code runs only for rows that this first attempt does not solve: the controller repeats
+the step and relaxes a demand.
 
 The result of a row is bitwise equal to the result of `Controllers.single`, a controller for one robot.
-
-The loop gets the address of the scheme's step as an argument, so one compiled loop serves all schemes.
 """
 
 from __future__ import annotations
@@ -107,7 +105,7 @@ class Commands(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """What n controllers keep from step to step: the memory of `InverseDynamics`, with one row per controller."""
+    """The memory of n `InverseDynamics` controllers between steps, one row per controller."""
 
     identity: Integers
     active: Integers
@@ -196,8 +194,8 @@ class Controllers:
 
         Args:
             name: A controller of inverse dynamics that predicts its contact forces, e.g. ``"id-coulomb-qp"``; or
-                ``"filter"`` (`idcontrol.filter`), whose references are joint targets; their field `a` then consists of
-                torques, not accelerations.
+                ``"filter"`` (`idcontrol.filter`). References of a filter are joint targets, and their field `a` has
+                torques [N m] instead of accelerations.
             robot: A robot from `idcontrol.robots.load`.
             n: Number of controllers.
             mu: Assumed friction coefficient of each row, one number or shape (n,); inf means no slip.

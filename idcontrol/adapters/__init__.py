@@ -1,7 +1,7 @@
-"""Controllers of this package in other simulators and on other robots.
+"""Connections of controllers to other simulators and to robots.
 
-`mujoco` takes any MJCF, and `gymnasium` is an environment. `bus` lets a loop drive a robot that uses the messages of
-`unitree` over DDS. Each module is loaded at its first use, and only then needs its package.
+`mujoco` uses a MuJoCo model as the plant, and `gymnasium` is an environment for learning. `bus` connects a loop over
+DDS to a robot that uses Unitree's messages (`unitree`). A module needs its package only when the module is first used.
 """
 
 import importlib

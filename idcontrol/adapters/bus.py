@@ -4,11 +4,10 @@
 
     idcontrol loop  <── UDP, idcontrol.loop.wire ──>  idcontrol bus  <── DDS, idcontrol.adapters.unitree ──>  robot
 
-`Bridge` is the machine to which the loop is connected. Like any machine it follows the mode of the loop. It sends no
-message to the robot until the loop runs, and then forwards each command. If the loop is silent or brakes, it brakes the
-joints with the damping of the robot's drives; at the end it turns the motors off. Each state of the robot becomes a
-datagram. If the robot is silent, the bridge is also silent, and the loop brakes. `Bus` is the bridge's connection to
-the bus.
+The loop sees the `Bridge` as its machine (`idcontrol.loop.machine`). The bridge sends no message to the robot until the
+loop runs. Then it forwards the loop's newest command to the robot, and the robot's newest state to the loop. If the
+loop is silent or brakes, the bridge brakes the joints with the damping of the robot's drives; at the end it turns the
+motors off. If the robot is silent, the bridge is also silent, and the loop brakes.
 
 A message on ``rt/lowcmd`` moves every robot that receives it. Messages therefore stay on this computer unless an
 interface is named.
@@ -114,9 +113,9 @@ def idl_type(layout: np.dtype[Any]) -> Any:
 
 @functools.cache
 def _sample(layout: np.dtype[Any]) -> Any:
-    """Return a message type whose objects hold the raw bytes as `message` (None if unreadable).
+    """Return a message type whose objects hold a record of `layout` as `message`; None if the bytes are unreadable.
 
-    Cyclone DDS takes 0.25 ms to pack or unpack a message number by number, and 0.02 ms for raw bytes.
+    Cyclone DDS takes 0.25 ms to pack or unpack a message number by number, and 0.02 ms to pass its bytes on.
     """
     place = places(layout)
     there = place >= 0
@@ -146,10 +145,10 @@ def _sample(layout: np.dtype[Any]) -> Any:
 
 
 class Bus:
-    """A connection to the bus: writes messages of one kind and takes messages of the other.
+    """A connection to the bus: writes commands and takes states, or the reverse if it acts as the robot.
 
     Attributes:
-        damaged: Number of messages dropped because of their checksum.
+        damaged: Number of messages dropped because they were unreadable or had a wrong checksum.
     """
 
     def __init__(self, *, robot: bool, interface: str | None = None, domain: int = 0) -> None:
@@ -186,7 +185,7 @@ class Bus:
         self._taken, self._sample = (_sample(layout) for layout in
                                      ((LOW_CMD, LOW_STATE) if robot else (LOW_STATE, LOW_CMD)))  # fmt: skip
         self._writer = DataWriter(member, state if robot else command)
-        # a thread of the bus signals new messages; the bridge's thread can wait for this signal
+        # a thread of DDS signals new messages; the bridge's thread can wait for this signal
         self._come = come = os.eventfd(0, os.EFD_NONBLOCK)
         self._listener = Listener(on_data_available=lambda _: os.eventfd_write(come, 1))
         self._reader = DataReader(
@@ -219,9 +218,9 @@ class Bus:
                 self.damaged += 1
 
     def _sound(self, message: Message | None) -> bool:
-        """True if a message is intact, or has no checksum.
+        """True if a message is intact.
 
-        Simulators send states without a checksum, since DDS itself checks the transport.
+        States without a checksum also count as intact: simulators send them, since DDS itself checks the transport.
         """
         if message is None:
             return False
@@ -238,7 +237,7 @@ class Count(msgspec.Struct):
         put: Commands written to the bus.
         brakes: Messages written to brake the joints or to turn the motors off.
         states: States received from the bus.
-        damaged: States dropped because of their checksum.
+        damaged: States dropped because they were unreadable or had a wrong checksum.
     """
 
     commands: int = 0

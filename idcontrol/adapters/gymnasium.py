@@ -1,7 +1,6 @@
 """A Gymnasium environment: an action sets joint targets, and a controller of this package moves the joints to them.
 
-A policy with joint positions as actions need not learn torques: the controller models inertia and contacts, and
-respects friction and torque limits. Import this module before ``gymnasium.make("idcontrol/JointTargets-v0")``.
+Import this module before ``gymnasium.make("idcontrol/JointTargets-v0")``.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ class JointTargets(gymnasium.Env[Array, Array]):
     """A legged robot on flat ground.
 
     An action has one number from -1 to 1 for each joint: the joint's target, in multiples of `reach_rad` from the home
-    pose. The controller moves the joints to their targets at constant velocity. An observation has the height of the
-    base [m], the direction of gravity (3) and the velocity of the base (6) in the base's axes, joint positions relative
-    to the home pose (a) [rad], and joint velocities (a) [rad/s].
+    pose. The controller moves the joints to their targets at constant velocity. An observation consists of the height
+    of the base [m]; the direction of gravity (3) and the velocity of the base (6), both in the base's axes; the joint
+    positions relative to the home pose (a) [rad]; and the joint velocities (a) [rad/s].
     """
 
     metadata = {"render_modes": []}  # noqa: RUF012 (Gymnasium's own form)
@@ -61,8 +60,8 @@ class JointTargets(gymnasium.Env[Array, Array]):
 
         Args:
             robot: Name or path of a robot with a floating base.
-            controller: Controller that follows the targets; `idcontrol.filter:Torques` for drives with filtered
-                torques.
+            controller: Controller that follows the targets; `idcontrol.filter:Torques` for a proportional-derivative
+                law with filtered torques.
             plant: Plant in place of the hardware.
             mu: Friction of the ground, also assumed by the controller.
             rate_hz: Rate of the controller [Hz].

@@ -1,7 +1,6 @@
 """An existing MuJoCo model as a plant for controllers of this package: it provides states and takes torques.
 
-The controller's model is a URDF with a robot file; a third-party MJCF is the plant. `Bridge` maps joints and feet by
-the names of joints and sites, and checks that both models describe the same robot.
+`Bridge` maps joints and feet by their names in model and robot file, and checks that both describe the same robot.
 """
 
 from __future__ import annotations
@@ -55,9 +54,9 @@ class Bridge:
             model: The compiled model; it may contain more than the robot.
             robot: As returned by `idcontrol.robots.load`.
             joints: Names in `model` by names in the robot, for joints whose names differ.
-            feet: A site, geom or body of `model` for each foot of the robot file, by the foot's name. Contact forces on
-                its body count as forces on the foot. None uses sites, geoms and bodies with the names of the feet or of
-                their frames; if one is missing, no forces are sensed.
+            feet: A site, geom or body of `model` for each foot of the robot file, by the foot's name. All contact
+                forces on the body of a site or geom count as forces on the foot. None uses sites, geoms and bodies with
+                the names of the feet or of their frames; if one is missing, no forces are sensed.
             other_masses: True to accept links with masses, centres of mass or inertias that differ from the robot file;
                 the controller still assumes the values of the robot file.
 

@@ -1,8 +1,8 @@
 """Comparison of a MuJoCo model with the URDF of a robot.
 
-`require_same` compares everything on which inverse dynamics depends: gravity, joints, masses, and forces that a URDF
-cannot describe. It raises at the first difference. The caller may accept other masses. Damping, dry friction, rotors,
-joint limits and the ground may differ.
+`require_same` compares gravity, joints and masses, and refuses gravity compensation and equality constraints, which a
+URDF cannot describe; `require_no_springs` refuses loaded springs. Both raise at the first difference; the caller may
+accept other masses. Damping, dry friction, rotors, joint limits and the ground are not compared.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Mapped:
     def owners(self) -> Integers:
         """Return the Pinocchio joint that moves each body of `model`, shape (nbody,); 0 for immovable bodies.
 
-        Joints that the robot does not have count as rigid.
+        Joints of `model` that the robot does not have count as rigid.
         """
         model = self.model
         carried = {} if self.root < 0 else {int(model.jnt_bodyid[self.root]): 1}
@@ -92,7 +92,7 @@ class Mapped:
 
 
 def require_same(mapped: Mapped, data: mujoco.MjData, state: State, *, other_masses: bool) -> tuple[str, ...]:
-    """Compare the model with the robot, both in `state`; return a line for each link that differs in mass or inertia.
+    """Compare the model with the robot, both in `state`; return a line for each link whose mass properties differ.
 
     Args:
         mapped: The robot in the model.
@@ -262,11 +262,7 @@ def dofs(mapped: Mapped) -> Integers:
 
 
 def require_no_springs(mapped: Mapped, data: mujoco.MjData) -> None:
-    """Check that no spring loads a joint or the base in the state of `data`.
-
-    Raises:
-        InputError: A spring loads a joint or the base.
-    """
+    """Raise `InputError` if a spring loads a joint or the base in the state of `data`."""
     system, at = mapped.system, dofs(mapped)
     base = at.size - system.n_actuated
     weight = system.mass * float(np.linalg.norm(system.model.gravity.linear))

@@ -1,4 +1,4 @@
-"""Conversion of a MuJoCo model's actuators to motors, so that a control is a torque."""
+"""Conversion of a MuJoCo model's actuators to motors, so that controls set joint torques."""
 
 from __future__ import annotations
 
@@ -20,16 +20,14 @@ FORCE_LIKE = tuple(int(getattr(mujoco.mjtDyn, f"mjDYN_{kind}")) for kind in ("NO
 INSTANT = int(mujoco.mjtDyn.mjDYN_NONE)
 FIXED_GAIN, UNBIASED = int(mujoco.mjtGain.mjGAIN_FIXED), int(mujoco.mjtBias.mjBIAS_NONE)
 EXACT = 1e-9
-"""Relative tolerance of joint torques; also the lever arm that counts as zero [m]."""
+"""Relative tolerance of joint torques; also the largest lever arm that counts as zero [m]."""
 
 
 class Motors:
     """Motors on the joints of a robot, and applied forces on joints without actuators."""
 
     def __init__(self, mapped: Mapped, data: mujoco.MjData) -> None:
-        """Overwrite the actuators of the robot's joints.
-
-        The first actuator on a joint becomes a motor. All other actuators that act on the joint are switched off.
+        """Overwrite the actuators of the robot's joints, as described in `idcontrol.adapters.mujoco.Bridge`.
 
         Args:
             mapped: The robot in the model, which is changed.
@@ -64,7 +62,7 @@ class Motors:
         """Test torques `tau` in the state of `data`.
 
         Raises:
-            InputError: The torques on the joints differ, or the base is driven.
+            InputError: The torques on the joints differ from `tau`, or the base is driven.
         """
         self.drive(data, tau)
         mujoco.mj_forward(mapped.model, data)
@@ -130,7 +128,7 @@ def _gain(model: mujoco.MjModel, actuator: int) -> float:
 
 
 def _strength(model: mujoco.MjModel, actuator: int) -> float:
-    """Return the force of an actuator available in both directions; inf if unbounded [N or N m]."""
+    """Return the largest force that an actuator can apply in both directions; inf if unbounded [N or N m]."""
     most, gain = np.inf, _gain(model, actuator)
     if model.actuator_forcelimited[actuator]:
         most = _both_ways(model.actuator_forcerange[actuator])

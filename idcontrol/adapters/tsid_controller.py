@@ -1,8 +1,8 @@
 """TSID as a controller, in a separate process under the Python interpreter ``TSID_PYTHON``.
 
 TSID needs a different version of Pinocchio (`INSTALL`). It gets the same robot, feet, tasks, gains, weights, friction
-and torque limits as our controllers, but no bounds on torque rates and no ramps of forces. Its friction pyramids are
-square, ``|f_s| ≤ μ f_n`` and ``|f_t| ≤ μ f_n``.
+and torque limits as our controllers. It bounds no torque rates, and does not ramp forces at touchdown and lift-off. Its
+friction pyramids are square, ``|f_s| ≤ μ f_n`` and ``|f_t| ≤ μ f_n``.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Tsid:
         self._tau, self._anew = np.zeros(self._system.n_actuated), True
 
     def times(self, count: int) -> Array:
-        """Repeat the last step `count` times; return the times that TSID measured [us]."""
+        """Repeat the last step `count` times; return its computing times, measured in TSID's process [us]."""
         return np.array(self._ask(count))
 
     def stop(self) -> None:
@@ -204,7 +204,6 @@ def _started(python: str) -> subprocess.Popen[str]:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """End the process by closing its input."""
     try:
         process.communicate(timeout=END_S)
     except (OSError, ValueError):  # the process has closed its end of the pipe

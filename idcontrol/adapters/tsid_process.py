@@ -1,15 +1,24 @@
 """TSID's side of `idcontrol.adapters.tsid_controller`: a script for an interpreter with TSID and its Pinocchio.
 
-Input and output are lines of JSON. The first line of input is the problem: ``urdf``, ``mu``, ``torque_limit`` [N m],
-``force_weight``, ``contact_kp``; ``feet``, each with its ``frame`` and ``corners`` [m] in it (null for a point foot);
-``tasks``, each with ``frame`` (null is the centre of mass), ``mask``, ``kp`` and ``kd``; ``posture`` with ``kp``,
-``kd`` and ``weight``; and a state. A state has ``q``, ``v``, ``stand`` (true for each foot in stance), the ``weights``
-and ``references`` of all tasks (place, velocity, acceleration), ``rest``, the reference of the posture, and ``anew``,
-true if standing feet must stay at their positions in this state.
+Input and output are lines of JSON. The first line of input is the problem together with the first state; its answer
+only has the ``version``. Each later line is a state, or a number n, which repeats the last step n times; its answer is
+the times [us].
 
-The answer to a state has ``tau``, the accelerations ``a`` and the ``force`` at each corner of each foot (world axes;
-null in the air). The answer is null if TSID finds no solution. The first answer only has the ``version``. A number in
-place of a state repeats the last step that many times; the answer is the times [us].
+The problem has ``urdf``, ``mu``, ``torque_limit`` [N m], ``force_weight``, ``contact_kp`` and
+
+- ``feet``: for each foot its ``frame``, and its ``corners`` in this frame [m] (null for a point foot);
+- ``tasks``: for each task its ``frame`` (null for the centre of mass), ``mask``, ``kp`` and ``kd``;
+- ``posture``: ``kp``, ``kd`` and ``weight``.
+
+A state has ``q``, ``v`` and
+
+- ``stand``: true for each foot in stance;
+- ``weights`` and ``references`` (place, velocity, acceleration) of all tasks;
+- ``rest``: the reference of the posture;
+- ``anew``: true to hold standing feet at their positions in this state.
+
+The answer to a state has ``tau``, the accelerations ``a``, and ``force``: for each foot the forces at its corners in
+world axes, null in the air. The answer is null if TSID finds no solution.
 """
 
 from __future__ import annotations
@@ -67,7 +76,6 @@ class Program:
         self.program.addActuationTask(self.bounds, 1.0, 0, 0.0)
 
     def _contact(self, foot: dict[str, Any]) -> Any:
-        """Return the contact with which TSID holds a foot in place."""
         up, arguments = np.array([0.0, 0.0, 1.0]), (self.asked["mu"], 0.0, MOST_FORCE)
         if foot["corners"] is None:
             contact = tsid.ContactPoint(foot["frame"], self.robot, foot["frame"], up, *arguments)
@@ -81,7 +89,6 @@ class Program:
         return contact
 
     def _task(self, name: str, wanted: dict[str, Any]) -> Any:
-        """Return a task on motion."""
         if wanted["frame"] is None:
             task, rows = tsid.TaskComEquality(name, self.robot), 3
         else:
@@ -93,7 +100,6 @@ class Program:
         return task
 
     def _place(self, foot: int) -> Any:
-        """Return the placement of a foot."""
         frame = self.robot.model().getFrameId(self.asked["feet"][foot]["frame"])
         return self.robot.framePosition(self.program.data(), frame)
 
@@ -127,7 +133,7 @@ class Program:
         }
 
     def step(self) -> Any:
-        """Solve the last state again."""
+        """Solve the program at the last state."""
         solution = self.solver.solve(self.program.computeProblemData(0.0, self.q, self.v))
         self.program.getActuatorForces(solution)
         return solution

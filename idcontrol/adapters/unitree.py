@@ -145,8 +145,8 @@ _REVERSED: Final = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 def checksum(message: Message) -> int:
     """Compute the CRC-32 of a message for its field `crc`.
 
-    It is CRC-32/MPEG-2 (polynomial 0x04C11DB7, initial value of ones, no reflection) of all 32-bit words except the
-    last, most significant byte first.
+    It is CRC-32/MPEG-2 (polynomial 0x04C11DB7, all bits of the initial value set, no reflection) of all 32-bit words
+    except the last; each word enters with its most significant byte first.
     """
     # zlib's CRC reflects the bits of each byte and of the result, and inverts the result
     words = np.frombuffer(message.tobytes()[:-4], dtype="<u4").astype(">u4")

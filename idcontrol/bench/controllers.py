@@ -21,7 +21,7 @@ BARS = {
     "id-coulomb-cone": Bar(of="floor", bar=6.0, goal=4.0),
 }
 """Bounds on the controllers' medians at four contacts. TSID, called from Python for the same job, takes 5.7 times the
-floor. It was measured in a separate environment (see `NOTE`)."""
+floor (`NOTE`)."""
 
 NOTE = "TSID (tsid 1.7.0, numpy < 2, cmeel-boost 1.82.0, in an environment of its own) took 5.7 floors"
 

@@ -45,7 +45,7 @@ class Peer:
         difference: Distance between our answer and the peer's answer.
         tolerance: Largest distance at which both answers count as equal.
         unit: Unit of the distance and of the tolerance.
-        share: Percentile of the distances that is compared with the tolerance: 100 is the worst.
+        share: Percentile of the distances that is compared with the tolerance; 100 means the largest distance.
         solved: Returns True if the peer's answer solves the problem; None if it always does.
     """
 

@@ -1,7 +1,7 @@
 """Times of contact models on one inverse-dynamics problem, against the number of contacts.
 
-The timed part is the Python call that runs a controller's scheme, from the assembled problem to impulses. In rows with
-a bound on a kernel, only the kernel is timed; it gets whitened contact rows.
+The timed part is the Python call that runs a controller's scheme, from the assembled problem to impulses. In rows of
+the no-slip kernel, only this kernel is timed; it gets whitened contact rows.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ PROOF_NODES = 100_000
 
 
 def rows(walk: RecordedWalk, effort: Effort, contacts: Sequence[int] = CONTACTS) -> Iterator[TimingRow]:
-    """Return rows of each scheme and the no-slip kernel by number of contacts; with four contacts, also of `_proof`.
+    """Return rows of each scheme and the no-slip kernel by number of contacts, and of one complete search (`_proof`).
 
     `id-coulomb-qp` has further rows on slippery ground, where its forces reach the friction cones.
     """
@@ -123,7 +123,6 @@ def growing(
 
 
 def _rougher(step: WalkStep, mu: float) -> WalkStep:
-    """Return the step with another friction coefficient."""
     problem, friction = step.problem, np.full(len(step.problem.contacts), mu)
     problem = replace(problem, contacts=replace(problem.contacts, mu=friction))
     cones = step.step.cones._replace(mu=friction, held=np.zeros(friction.size, dtype=np.bool_))

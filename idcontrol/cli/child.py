@@ -1,7 +1,6 @@
 """The command ``idcontrol`` for one run of a sweep. It ends when the process that started it ends.
 
-Its standard input is a pipe that is never written to. When the caller dies for any reason, the pipe closes and this
-process ends, so no run outlives its caller.
+Its standard input is a pipe that is never written to, and closes when the caller dies for any reason.
 """
 
 from __future__ import annotations

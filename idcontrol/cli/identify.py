@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @ROBOT
 @click.option("--fit", "parts", metavar="PART,...", help="Some of offsets, links, armature, damping, friction, scale.")
 @click.option("--mass", type=real, metavar="KG", help="Weighed mass of all moving links.")
-@click.option("--forces", type=click.Choice(["measured", "unknown"]), help="Forces on the feet.")
+@click.option("--forces", type=click.Choice(["measured", "unknown"]), help="Use recorded forces on the feet, or not.")
 @click.option("--out", type=FOLDER, metavar="FILE", help="Robot file to write, with its URDF beside it.")
 @JSON
 def command(
@@ -33,9 +33,9 @@ def command(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Identify a robot from RUNs: folders of runs, or NPZ files with t, q, v, tau and, of feet, force, gap or stance.
+    """Identify a robot from RUNs: folders of runs, or NPZ files with t, q, v, tau and, for feet, force, gap or stance.
 
-    The last fifth of each run is not used and judges the result.
+    The fit does not use the last fifth of each run; this part judges the result.
     """
     from idcontrol.cli.run import show_metrics
     from idcontrol.experiments import identified

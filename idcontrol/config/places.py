@@ -1,7 +1,7 @@
-"""Users' controllers and plants by place: ``package.module:Class`` or ``file.py:Class``.
+"""Users' controllers, plants, planners and estimators by place: ``package.module:Class`` or ``file.py:Class``.
 
 No registration is needed: the place is the name, in every command, in Python and in worker processes. Packages may also
-define names, as entry points of the group ``idcontrol.controllers`` or ``idcontrol.plants``.
+define names, as entry points of a group such as ``idcontrol.controllers``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Kind:
     """A kind of object that users may provide.
 
     Attributes:
-        name: ``"controller"`` or ``"plant"``.
+        name: Name of the kind, e.g. ``"controller"``.
         group: Group of the entry points of other packages.
         calls: Required methods.
         holds: Required attributes of an instance.
@@ -101,10 +101,10 @@ def definition(thing: object) -> str:
 
 
 def factory(kind: Kind, name: str, registered: Iterable[str]) -> Callable[[Any], Any]:
-    """Return the function that makes the controller or plant `name` from a `Setup`.
+    """Return the function that makes the object `name` from a `Setup`.
 
     The class or function of this name is called with ``(robot, mu, rate)``, the `Setup` or nothing, depending on its
-    signature; an object that already has all methods in `calls` is used directly. A file that has changed since the
+    signature. An object that already has all methods in `calls` is used directly. A file that has changed since the
     last call is read again, so edits take effect in a running notebook.
 
     Args:

@@ -37,12 +37,10 @@ def settings() -> str:
 
 
 def _section(heading: str, rows: Sequence[Sequence[str]]) -> str:
-    """Return a heading and a table of settings."""
     return f"## {heading}\n\n" + markdown(("setting", "default", "range", "meaning"), rows)
 
 
 def _rows(config: Any, prefix: str = "") -> list[tuple[str, ...]]:
-    """Return one row for each value of a configuration."""
     return [
         (
             f"`{one.key}`",

@@ -49,7 +49,7 @@ def step(
         contacts: Feet of the robot.
         gains: Gains of joint targets [N m/rad, N m s/rad].
         h: Period of the calls [s].
-        limits: Further limits; their arrays are overwritten in each step.
+        limits: Limits of forces and power; the arrays of this object are overwritten in each step.
         settings: Settings of contacts and torque rates.
     """
     settings = replace(settings, impacts=False)  # the filter's prediction already includes impacts
@@ -59,8 +59,8 @@ def step(
 class Torques:
     """The torques of a policy, changed as little as friction cones and limits require.
 
-    If the contact law predicts a motion without slip within all limits, the wanted torques are returned bitwise
-    unchanged. Otherwise they are clipped to the motors' limits. If this is not enough, a quadratic program finds the
+    The wanted torques are returned bitwise unchanged if the predicted motion keeps all limits and every foot that slips
+    slows down. Otherwise they are clipped to the motors' limits. If this is not enough, a quadratic program finds the
     nearest torques, relative to the torque limits (`idcontrol.filter.nearest`).
     """
 
@@ -158,8 +158,8 @@ class Torques:
     def cut(self) -> tuple[str, ...]:
         """The limits that the wanted torques of the last call break; if empty, the torques are unchanged.
 
-        ``"torque"`` (limit or rate of a motor), ``"friction"`` (a foot would slip), ``"joint"`` (range or speed),
-        ``"force"``, ``"power"``.
+        ``"torque"`` (limit or rate of a motor), ``"friction"`` (a foot would slip and not slow down), ``"joint"``
+        (range or speed), ``"force"``, ``"power"``.
         """
         return self._words(0)
 

@@ -1,7 +1,7 @@
 r"""The admissible torques that are nearest to the torques of a policy.
 
-The contact law of maximal dissipation predicts motion and forces for the wanted torques τ*. If no foot slips and all
-limits hold, the torques stay as they are, to the bit. Otherwise::
+The contact law of maximal dissipation predicts motion and forces for the wanted torques τ*, clipped to the motors'
+limits. These torques are applied if the motion keeps all limits and every foot that slips slows down. Otherwise::
 
     minimize   ½ Σ ((τ_j - τ*_j) / limit_j)² + ½ w |J_bᵀ(f - f°)|² + small ½ |f|²
     s.t.       M v⁺ + κ = Jᵀf + Pᵀ(hτ)
@@ -10,23 +10,29 @@ limits hold, the torques stay as they are, to the bit. Otherwise::
                N v⁺ + φ/h ± μ T v⁺ ≥ 0,  f = 0                              contacts that open
                N f ≤ h force_max;  τ and P v⁺ within bounds;  (P v)ᵀτ ≤ power_max
 
-The prediction for τ* decides the role of each contact. A contact without load opens. A loaded contact slides if it
-already slips too fast to stop in a period, and also slips in the prediction; its edges are the edges of the prediction.
-All other contacts stand. In each role the rows state the whole contact law, so the program computes the motion that its
-torques cause.
+The prediction decides the role of each contact. A contact without load opens. A loaded contact slides if it slips in
+the prediction, and already slips too fast to stop within a period; its friction acts along the same edges as in the
+prediction. All other contacts stand. The rows of each role state its contact law, so the program computes the motion
+that its torques cause.
 
-f° has the normal impulses of the prediction. The tangential impulses are for τ* without limits of motors; they assume
-the roles above, and are reduced until their sum is within friction. J_bᵀ(f - f°) is the change of the wrench on the
-robot, and |…|² is the kinetic energy of this change with locked joints. Feet that pull against each other do not change
-the wrench, but feedback that keeps the base upright does. So the program cuts forces that the feet waste, and the base
-moves as the policy wants, if possible. Torques alone do not show this difference: two hips beyond their limits would
-lose all of their feedback. Normal impulses without limits of motors would push the base up: feet that the hips of go1
-pull apart by 0.15 rad would carry 1.8 times the weight.
+The reference f° consists of the predicted normal impulses, and of tangential impulses computed for the same roles and
+τ* without the motors' limits. If the sum of the tangential impulses exceeds the friction of all loaded contacts, they
+are scaled down. Normal impulses without the motors' limits would push the base up: feet that the hips of go1 pull apart
+by 0.15 rad would carry 1.8 times the weight.
 
-If no torques satisfy all rows, contacts may slip as in the prediction. If this does not suffice, slip is bounded again,
-and conflicting limits of joints are relaxed one by one: the joint brakes as hard as the other rows let it. Finally,
-contacts may slip, and both joint limits and caps are relaxed. If there is still no solution, the wanted torques stay,
-within the motors' limits.
+J_bᵀ(f - f°) is the change of the wrench on the robot, and |…|² is the kinetic energy of this change with locked joints.
+Feet that pull against each other do not change the wrench, but feedback that keeps the base upright does. So the
+program reduces opposing forces first, and the base moves as the policy wants if possible. Without this term, two hips
+beyond their limits would lose all of their feedback.
+
+If no torques satisfy all rows, the program is relaxed in this order:
+
+1. Contacts may slip as in the prediction.
+2. Slip is bounded again. Conflicting limits of joints are relaxed one by one: such a joint brakes as hard as the other
+   rows permit.
+3. Contacts may slip, and both joint limits and caps are relaxed.
+
+If there is still no solution, the wanted torques are applied, clipped to the motors' limits.
 """
 
 from __future__ import annotations
@@ -74,9 +80,10 @@ GRAVITY: Final = 9.81
 """A contact that slips less than μ times this acceleration in a period can stop in the period [m/s²]."""
 
 WRENCH_WEIGHT: Final = 100.0
-"""Weight w of changes of the wrench, relative to the weight of the weakest motor, in units of the largest energy of a
-unit impulse at a contact. With 1, feet that the policy pulls together stay at the edges of their friction, where the
-net lateral force follows from the loads: a standing robot tips over within a second. With 100 it stands."""
+"""Factor of the weight w of changes of the wrench: w is this factor times the weight of the weakest motor, divided by
+the largest energy of a unit impulse at a contact. With a factor of 1, feet that the policy pulls together stay at the
+edges of their friction, where the net lateral force follows from the loads: a standing robot tips over within a second.
+With 100 it stands."""
 
 FORCE_WEIGHT: Final = 1e-9
 """Weight of contact impulses relative to the largest weight of motor impulses [m²]: it makes forces unique."""
@@ -105,13 +112,13 @@ def _free_motion(p: AssembledStep, impulse: Array, arena: Arena) -> Whitened:
 
 
 class _Prediction(NamedTuple):
-    """The motion that torques cause.
+    """The motion predicted for known torques.
 
     Attributes:
         w: The step with known motor impulses.
         pushes: Contacts that carry load, shape (n,).
         slides: Loaded contacts that slip, shape (n,).
-        fast: Sliding contacts that slip too fast, shape (n,).
+        fast: Sliding contacts that keep more than `SLOWS` of their slip, shape (n,).
         edges: Bit set of each contact's friction edges with an impulse (`idcontrol.models.dissipation`), shape (n,).
         slip: Slip at the beginning of the step, the larger of both axes, shape (n,) [m/s].
         broken: Bits of the limits that the motion breaks.
@@ -137,7 +144,7 @@ class _Rows(NamedTuple):
         pushing: Rows of the loaded contacts, shape (3 s,).
         A: Velocities per unit of x, and in the last column at x = 0, shape (m, 3 s + a + 1).
         J: Contact velocities per unit of x, shape (3 n, 3 s + a).
-        still: Values of J x for contacts at rest, shape (3 n,).
+        still: Values of J x at which contact velocities are zero, shape (3 n,).
     """
 
     w: Whitened
@@ -220,7 +227,7 @@ def _rows(p: AssembledStep, wish: _Prediction, arena: Arena) -> _Rows:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _edge(rows: _Rows, i: int, axis: int, slope: float, row: Array) -> float:
-    """Write the row of N v⁺ + slope T v⁺, an edge's velocity at contact i; return its value if the contact rests."""
+    """Write the row of N v⁺ + slope T v⁺, an edge's velocity at contact i; return row · x for which it is zero."""
     n = rows.still.shape[0] // 3
     assign(row, rows.J[i])
     add(row, slope, rows.J[axis * n + i])
@@ -266,7 +273,7 @@ def _law(p: AssembledStep, wish: _Prediction, rows: _Rows, slides: Booleans, are
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _reference(p: AssembledStep, rows: _Rows, E: Array, e: Array, f: Array, arena: Arena) -> Array:
-    """Return the impulses of the loaded contacts for the wanted torques, without limits, shape (3 s,).
+    """Return the impulses of the loaded contacts for the wanted torques, without the motors' limits, shape (3 s,).
 
     Args:
         p: The step.
@@ -456,7 +463,7 @@ def nearest_torques(
 
 @njit(cache=True, error_model="numpy")
 def filtered(held: Bound, f: Array, arena: Arena) -> Answer:
-    """Take the admissible torques nearest to the wanted torques: a scheme (`idcontrol.controllers.schemes`)."""
+    """Compute the admissible torques nearest to the wanted torques, as a scheme (`idcontrol.controllers.schemes`)."""
     p = held.borrowed
     a = p.bounds.least.shape[0]
     impulse, cut = vector(arena, a), 0

@@ -5,8 +5,8 @@ In each tick, with the regressor Y of Pinocchio (Atkeson, An & Hollerbach 1986) 
     Y(q, v, v̇) π + Sᵀ (armature v̇ + damping v + friction sgn v - scale τ) = Jᵀ w,
 
 where S selects the actuated velocities and w are wrenches of the ground on feet. The equations are means over blocks of
-ticks, weighted by a Hann window. A mean with smooth weights is a mean of velocities weighted by the slope of the window
-(the modulating functions of Shinbrot 1957), so it does not amplify noise as differences of velocities do.
+ticks, weighted by a Hann window. Such a mean of accelerations equals a mean of velocities weighted by the slope of the
+window (the modulating functions of Shinbrot 1957), so it does not amplify noise as differences of velocities do.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ With coordinates z of the parameters around the prior z₀, the estimate minimiz
 
 where s is the scale of the drive in the row of a joint, and 1 in other rows. So errors are compared with the torque
 that the drive reports: otherwise a joint with small loads would seem to have no torque and no friction. The standard
-deviation σ of each row is the rms error of the fit before.
+deviation σ of each row is its rms error in the previous fit.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ STEPS: Final = 200
 SLIGHT: Final = 1e-9
 """Relative decrease of the cost at which a fit ends."""
 FEW: Final = 1e-3
-"""Share of a row that the unknowns leave to the equations, below which its standard deviation stays as it is."""
+"""The standard deviation of a row is not updated if the unknowns leave less than this share of its equations."""
 TOGETHER: Final = 10
-"""Number of consecutive blocks whose errors may be alike: the covariance grows by the variance of their sum over the
-sum of their variances."""
+"""Number of consecutive blocks whose errors may be correlated. The covariance is multiplied by the variance of the sum
+of these errors, divided by the sum of their variances."""
 RANK: Final = 1e-9
 """Relative size below which a singular value of the unknowns' columns is rounding."""
 MASS_SPREAD: Final = 1e-4
@@ -78,8 +78,9 @@ class Rows(NamedTuple):
     """Equations of a log, summed over its blocks, relative to σ.
 
     Attributes:
-        gram: Products of coefficients and right side ``(A, -b)`` of each row, without unknowns, (m, p + 1, p + 1).
-        counts: Number of equations that the unknowns leave of each row, shape (m,).
+        gram: Products of coefficients and right side ``(A, -b)`` of each row, shape (m, p + 1, p + 1); the unknowns are
+            eliminated.
+        counts: Number of equations of each row that remain after this elimination, shape (m,).
         scale: Parameter that is the scale of each joint's row, and -1 for other rows, shape (m,).
     """
 
@@ -89,13 +90,13 @@ class Rows(NamedTuple):
 
 
 def misfits(blocks: Blocks, sigma: Array, theta: Array) -> Array:
-    """Return the smallest generalized forces missing in the equations, relative to `sigma`, (m,); shape (n, m)."""
+    """Return the residuals (n, m) of the equations at the best unknowns, relative to `sigma` (m,)."""
     errors = (blocks.A @ theta - blocks.b) / sigma
     return np.einsum("nij,nj->ni", _known(blocks.U / sigma[:, None]), errors)
 
 
 def _known(unknowns: Array) -> Array:
-    """Return the projections of rows onto the combinations without unknowns, shape (n, m, m), for columns (n, m, u)."""
+    """Return the projections (n, m, m) of equations onto the combinations without unknowns, for columns (n, m, u)."""
     left, singular, _ = np.linalg.svd(unknowns, full_matrices=False)
     used = left * (singular > RANK * singular[:, :1])[:, None, :]
     return np.eye(unknowns.shape[1]) - used @ np.swapaxes(used, 1, 2)
@@ -145,7 +146,7 @@ def _squares(rows: Rows, theta: Array) -> Array:
 
 
 def _cost(rows: Rows, prior: Prior, z: Array, first: Array) -> tuple[float, Array, Array]:
-    """Return half the cost, its gradient and its Hessian of Gauss and Newton, at coordinates `z`.
+    """Return half the cost at coordinates `z`, with its gradient and its Gauss-Newton Hessian.
 
     Args:
         rows: The equations; their σ are at the scales of the coordinates `first`.

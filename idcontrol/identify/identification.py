@@ -1,4 +1,7 @@
-"""Identify a robot from logs: encoder offsets, then parameters of bodies and drives, judged on held-out seconds."""
+"""Identify a robot from logs: encoder offsets, then parameters of bodies and drives.
+
+The end of each log is held out: the fit does not use it, and is judged by it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from idcontrol.types import Array
 PARTS: Final = ("offsets", "links", *DRIVE)
 """What can be identified: encoder offsets, inertial parameters of links, and parameters of drives."""
 HELD_OUT: Final = 0.2
-"""Share of each log, at its end, that judges the fit and is not used by it."""
+"""Share of each log that is held out."""
 KNOWN: Final = 0.5
 """Largest standard deviation, relative to the deviation before the log, of a parameter that the log determines."""
 
@@ -45,10 +48,10 @@ class Identified(NamedTuple):
 
     Attributes:
         system: The nominal robot.
-        prior: The knowledge before.
-        fit: The parameters.
-        offsets: The encoder offsets; None if they were not asked for, or the logs cannot tell.
-        before: Generalized forces that the nominal robot misses in each block of the held-out seconds, shape (n, m)
+        prior: The knowledge before the logs.
+        fit: The fitted parameters.
+        offsets: The encoder offsets; None if they were not asked for, or the logs do not determine them.
+        before: Residual generalized forces of the nominal robot in each block of the held-out ends, shape (n, m)
             [N, N m], in the system's order.
         after: The same for the identified robot.
     """
@@ -95,7 +98,7 @@ def _nominal(robot: Robot, system: System) -> Actuators:
 
 
 def weighed(logs: Sequence[Log]) -> bool:
-    """True if the logs have the vertical forces of all touching feet, and feet touch."""
+    """True if a foot touches the ground, and the logs have the vertical forces of all touching feet."""
     return any(log.touching.any() for log in logs) and all(map(_measured, logs))
 
 
@@ -123,13 +126,12 @@ def _split(log: Log) -> tuple[Log, Log]:
 
 
 def _shifted(log: Log, system: System, angle: Array) -> Log:
-    """Return the log with angles of joints above the recorded angles."""
+    """Return the log with the offsets `angle` added to the recorded angles."""
     step = np.zeros(system.n_velocities)
     step[system.order[system.n_unactuated :]] = angle
     return log._replace(q=np.array([pin.integrate(system.model, q, step) for q in log.q]))
 
 
 def _equations(logs: Sequence[Log], robot: Robot, system: System) -> Blocks:
-    """Return the equations of all logs."""
     each = [blocks(log, robot, system) for log in logs]
     return Blocks(*(np.concatenate(arrays) for arrays in zip(*each, strict=True)))

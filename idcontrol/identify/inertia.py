@@ -10,8 +10,8 @@ is positive definite (Wensing, Kim & Slotine 2018). A nominal pseudo-inertia J�
     J = L T(x) T(x)ᵀ Lᵀ
 
 with T lower triangular and exponentials on its diagonal: the log-Cholesky coordinates of Rucker & Wensing 2022, about
-J₀ instead of 1. So every x is physical, and the length of x is the affine-invariant distance from J₀ to first order
-(Lee & Park 2018): an x of 0.3 means changes of about 30 %.
+J₀ instead of the identity. So every x is physical. To first order, the length of x is the affine-invariant distance
+from J₀ (Lee & Park 2018): a length of 0.3 means changes of about 30 %.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ROWS, _COLUMNS = np.tril_indices(4, -1)
 
 
 def pseudo(parameters: Array) -> Array:
-    """Return the pseudo-inertias of bodies with `parameters`, shape (k, 10); shape (k, 4, 4)."""
+    """Return the pseudo-inertias (k, 4, 4) of bodies with `parameters` (k, 10)."""
     J = np.empty((len(parameters), 4, 4))
     J[:, 3, 3] = parameters[:, 0]
     J[:, :3, 3] = J[:, 3, :3] = parameters[:, 1:4]
@@ -45,7 +45,7 @@ def pseudo(parameters: Array) -> Array:
 
 
 def parameters_of(J: Array) -> Array:
-    """Return the parameters of pseudo-inertias, shape (..., 4, 4), the inverse of `pseudo`; shape (..., 10)."""
+    """Return the parameters (..., 10) of pseudo-inertias (..., 4, 4); the inverse of `pseudo`."""
     second = J[..., :3, :3]
     inertia = np.trace(second, axis1=-2, axis2=-1)[..., None, None] * np.eye(3) - second
     moments = inertia[..., [0, 0, 1, 0, 1, 2], [0, 1, 1, 2, 2, 2]]
@@ -53,7 +53,7 @@ def parameters_of(J: Array) -> Array:
 
 
 def physical(J: Array) -> Array:
-    """Return the pseudo-inertias J, shape (k, 4, 4), with second moments about the mass centre that bodies can have."""
+    """Return the pseudo-inertias J (k, 4, 4), with second moments about the mass centre raised to possible values."""
     mass, first = J[:, 3, 3], J[:, :3, 3]
     shift = np.einsum("ki,kj->kij", first, first) / mass[:, None, None]
     moments, axes = np.linalg.eigh(J[:, :3, :3] - shift)

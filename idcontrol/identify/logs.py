@@ -17,7 +17,7 @@ from idcontrol.robots import Robot
 from idcontrol.types import TOUCHING_N, Array, Booleans
 
 CLEAR_M = 0.01
-"""Gap below which a foot may touch the ground, where no force says so [m]."""
+"""Gap below which a foot may touch the ground, used if no force is recorded [m]."""
 SHORTEST_S = 0.5
 """Shortest log [s]."""
 UNIT = 1e-2
@@ -25,7 +25,7 @@ UNIT = 1e-2
 
 
 class Log(NamedTuple):
-    """A log of n ticks, of a robot with a actuated joints and k feet. State k is from before torque k.
+    """A log of n ticks, of a robot with a actuated joints and k feet. In each tick the state precedes the torque.
 
     Attributes:
         name: Name for messages.
@@ -33,8 +33,8 @@ class Log(NamedTuple):
         q: Configurations, Pinocchio's layout, shape (n, nq).
         v: Velocities, Pinocchio's layout, shape (n, nv).
         tau: Torques of the drives until the next state, shape (n, a) [N m]; NaN where unknown.
-        wrench: Force and moment of the ground on each foot until the next state, about the contact point of a point
-            foot or the origin of a sole's frame, world axes, shape (n, k, 6) [N, N m]; NaN where unknown.
+        wrench: Force and moment of the ground on each foot until the next state, world axes, shape (n, k, 6) [N, N m];
+            NaN where unknown. Moments are about the contact point of a point foot or the origin of a sole's frame.
         touching: True if a foot may touch the ground, shape (n, k).
     """
 
@@ -72,7 +72,7 @@ def log_of(run: Run, robot: Robot) -> Log:
 
 
 def log_from(name: str, arrays: Mapping[str, Array], robot: Robot) -> Log:
-    """Return the log in arrays ``t, q, v, tau``, and of a robot with feet ``force``, or ``gap`` or ``stance``.
+    """Return the log in arrays ``t, q, v, tau``; for a robot with feet, also ``force``, ``gap`` or ``stance``.
 
     Raises:
         InputError: An array is missing, does not fit the robot, or the log is too short.

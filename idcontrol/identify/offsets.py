@@ -1,9 +1,9 @@
 """Encoder offsets from feet that stand on level ground.
 
-While feet stand, their contact points keep their distances from each other and have the same height. With the attitude
-of the base as measured, this determines the joint angles without the position of the base: the mean over the standing
-feet is subtracted from their positions, and so is the median over the time for which they stand, except from heights. A
-point foot rolls on its sphere, and its centre moves by the turn of the foot times the radius.
+While feet stand, their contact points keep their distances from each other and have the same height. With the measured
+attitude of the base, this determines the joint angles. The position of the base is not needed: the mean over the
+standing feet is subtracted from their positions. From horizontal positions, the median over the time of standing is
+also subtracted. A point foot rolls on its sphere: the centre moves by the rotation of the foot times the radius.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MOST_SAMPLES: Final = 3000
 PASSES: Final = 10
 """Number of Newton steps; two suffice for offsets of 0.1 rad without slip."""
 OUTLIER: Final = 3.0
-"""Residuals beyond this many standard deviations, e.g. of feet that slip, have a constant slope (Huber 1964)."""
+"""For residuals beyond this many standard deviations, e.g. of feet that slip, the cost grows linearly (Huber 1964)."""
 
 
 class Offsets(NamedTuple):
@@ -75,7 +75,7 @@ class Samples(NamedTuple):
     Attributes:
         q: Configurations of n samples, shape (n, nq).
         standing: True for the points that stand, shape (n, k).
-        stance: Number of the stance of each sample, in which the same points stand, shape (n,).
+        stance: Number of each sample's stance, shape (n,); during a stance the same points stand.
         rolled: Displacement by rolling since the beginning of the log, shape (n, k, 3) [m].
     """
 

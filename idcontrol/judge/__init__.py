@@ -1,8 +1,8 @@
 """The judge of contact laws: computes by how much an answer violates a law, independently of the contact models.
 
 - `violation` scales each contact and each row of the momentum balance separately. Thus a large speed or mass does not
-  hide the error of a slow contact or a light body. `violation` uses the velocities of the solution. Errors within the
-  rounding of a sum's terms count as zero.
+  hide the error of a slow contact or a light body. `violation` uses the velocities of the solution. Its scales include
+  the rounding of each sum, so that rounding errors stay below `TOLERANCE`.
 - `missed` scales by the largest impulse and the fastest contact of the problem, like tolerances of solvers. It computes
   velocities from the momentum balance in extended precision.
 - `miss` judges impulses of a problem given by its Delassus operator, as in the league.

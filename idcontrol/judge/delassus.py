@@ -14,7 +14,7 @@ from idcontrol.types import Array
 
 
 def miss(W: Array, q: Array, mu: Array, r: Array) -> float:
-    """Return the largest |r - P(r - s (u + μ |u_T| e_N))| of a contact, scaled; inf if it is not finite.
+    """Return the largest |r - P(r - s (u + μ |u_T| e_N))| of all contacts, scaled; inf if an impulse is not finite.
 
     Contact i owns entries 3 i (normal), 3 i + 1 and 3 i + 2 (tangents). P projects onto K. The step s = 3 / tr W_ii of
     each contact converts velocities to impulses. The scale is the largest impulse of the problem, or the impulse that

@@ -28,8 +28,8 @@ def announced(what: str, helper: Sequence[str] = ()) -> Iterator[None]:
 
     Args:
         what: Purpose of the kernels, e.g. ``"trot with pid on coulomb-lcp"``.
-        helper: Command of a process that compiles the kernels that are needed last, and ends when its standard input is
-            closed; it starts when compilation has taken `WORTH_S` and a core is idle.
+        helper: Command of a process that compiles the kernels that are needed last. It starts when compilation has
+            taken `WORTH_S` and a core is idle, and must end when its standard input is closed.
     """
     clock = _Clock(what, helper)
     event.register("numba:compile", clock)

@@ -1,7 +1,7 @@
 """The fixed-rate loop that joins planner, controller and plant, on a simulated clock or on the wall clock.
 
 An experiment needs only `simulated.ticks`: plan, control, step, as fast as possible. The rest of the package runs
-controllers in real time, with the plant (or a robot) in another process, and handles every fault in between.
+controllers in real time, with the plant (or a robot) in another process, and reacts to faults of both.
 
 The two sides
 -------------
@@ -19,7 +19,7 @@ A tick of the loop, and its modules
 -----------------------------------
 1. Listen: `transport` receives datagrams. `wire` defines their format byte by byte; ``idcontrol_wire.h`` is the same
    format for C and C++ (``idcontrol loop --header``), and ``experiments/examples/machine.c`` is a program that uses it.
-   `order` converts states of machines with a different order of joints.
+   `order` converts the values for machines with a different order of joints.
 2. Judge: `plausible` checks the state, and `observer` estimates unmeasured parts of it (`idcontrol.sensing`).
 3. Command: `life` decides whether the machine stands up, works or lies down; `control` calls planner and controller,
    and handles their exceptions and hangs.
@@ -27,11 +27,11 @@ A tick of the loop, and its modules
 5. Gate: `gate` admits the setpoints; `brake` is joint damping that is stable at any rate, for the mode *damped*.
 6. Send and record: `telemetry` is the row of the tick; `ring` passes it to the recorder.
 
-- `clock` - absolute deadlines; missed ticks are counted and skipped. A machine at ``--peer`` has a separate clock, and
+- `clock` - absolute deadlines; missed ticks are counted and skipped. A machine at ``--peer`` has a separate clock, so
   the ticks follow its states: a tick begins when a state arrives, at most a quarter of a period from its deadline, and
-  the rate changes by at most one percent. The clock determines the pacing of a loop. `VirtualClock` is simulated time,
-  as fast as possible or slowed down to the wall clock; `WallClock` is real time. A controller sees no difference: its
-  nominal period is `Setup.h`, and the measured period is the difference of two `State.t`.
+  the rate changes by at most one percent. `WallClock` is real time; `VirtualClock` is simulated time, as fast as
+  possible or slowed down to the wall clock. Controllers run unchanged on both: their nominal period is `Setup.h`, and
+  the difference of two `State.t` is the measured period.
 - `session` - the planner, controller and plant of an experiment; `jobs`, `plant_process`, `record` - the processes.
 - `own` - planners and estimators of users, for ``--planner`` and ``--estimator``.
 - `rehearsal` - a tick in advance, for warm caches. `realtime` - privileges of the operating system.
@@ -63,19 +63,20 @@ loop killed                       the machine brakes, then stops; both records a
 machine brakes by itself          braked
 plant diverges                    it stops at its last state within bounds; the loop brakes
 a joint is 0.05 rad from its      the message is not used; braked after 5 ticks in a row
-predicted position; or it stands
-still for 20 ms while it reports
-a velocity and should have moved
-by 0.01 rad, or while its torque
-and its reference change; the
-base's orientation likewise, but
-without the rule on torque
+predicted position
+a joint's position is constant    the same
+for 20 ms although its velocity
+adds up to 0.01 rad, or although
+torque and reference change
+the same faults of the base's     the same
+orientation, except the rule on
+torque
 a drive does not apply the        the torque is sent; braked after 20 ticks in a row
 torque that was sent
 the gate cuts torques to limits   braked after 0.2 s
 or rates in every tick
-datagrams repeat an old state:    braked after 20 periods and 20 ms
-the machine's time stands still
+the machine's time stands still   braked after 20 periods and 20 ms
+in its datagrams
 base leans by more than 1 rad     the torque is sent; braked after 5 ticks in a row; before torques flow, the start is
                                   refused
 joint 0.5 rad off its reference   the torque is sent; braked after 100 ticks in a row; before torques flow, the start

@@ -26,7 +26,7 @@ rounds it up by 50 µs.
 
 AWAKE_NS = 300_000
 """Length of the last part of a wait, in which a loop spins to keep its CPU awake [ns]. During a sleep the CPU halts or
-runs other processes, and a tick immediately afterwards takes longer (in a virtual machine, p99 and p99.9 by a tenth).
+runs other processes, and the next tick takes longer: in a virtual machine, p99 and p99.9 were larger by a tenth.
 """
 
 PATIENCE = 0.25
@@ -70,7 +70,7 @@ class WallClock:
 
     Attributes:
         beforehand: Called once in each wait, with the deadline, when the clock begins to spin.
-        meanwhile: Called repeatedly while the clock spins; either call may prolong the wait.
+        meanwhile: Called repeatedly while the clock spins. Both functions may prolong the wait.
     """
 
     def __init__(self, *, awake: int = SPIN_NS) -> None:
@@ -160,8 +160,6 @@ class VirtualClock:
 class Cycle(msgspec.Struct, frozen=True):
     """One period of the loop.
 
-    It is a `msgspec.Struct`, because each tick makes one, and a frozen dataclass takes longer.
-
     Attributes:
         index: Number of the period; skipped periods count.
         due: Deadline of the start [ns]; if cycles follow datagrams, the expected time of the datagram.
@@ -186,8 +184,9 @@ class Pacer:
         Args:
             clock: The clock.
             period: Time between two cycles [ns].
-            heard: Waits for a datagram until a deadline [ns], and returns True if a datagram came. Cycles follow these
-                datagrams; with None they follow only the clock.
+            heard: Waits for a datagram until a deadline [ns], and returns True if a datagram came; its second argument
+                is True if the cycle may already begin. Cycles follow these datagrams; with None they follow only the
+                clock.
         """
         self._clock, self._period, self._heard = clock, period, heard
         self._due: int | None = None

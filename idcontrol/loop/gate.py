@@ -1,8 +1,8 @@
-"""The setpoints of the drives. One compiled call adopts them from a command, another passes them through the gate.
+"""The setpoints of the drives, and the gate: the limits that every setpoint passes before it is sent.
 
-`idcontrol.loop.safety.admit` is the gate of torques. For drives the gate computes, at the measured state, the torques
-``tau + kp (q_des - q) + kd (v_des - v)`` of the new and of the last command, and limits the change from one to the
-other.
+The gate of torques is `idcontrol.loop.safety.admit`. For drives with gains the gate computes, at the measured state,
+the torques ``tau + kp (q_des - q) + kd (v_des - v)`` of the new and of the last command. It limits the change from the
+last torques to the new torques.
 """
 
 from __future__ import annotations
@@ -92,9 +92,11 @@ def feedback(joints: Joints, sent: Array, j: int) -> float:  # pragma: no cover 
 def let_through(bound: Bound, drives: bool, share: float, dt: float) -> int:  # pragma: no cover - compiled
     """Admit the setpoints of a `Gate`: torques, and with `drives` also positions, velocities and gains.
 
-    The `share` scales torques and gains. The rate limit applies to the torque change between the last and the new
-    command at the measured state. The bound on gains limits the drives' reaction to motion. To reduce a torque, the
-    gate changes its feed-forward part; if that would exceed the torque limit, it also reduces the gains.
+    The `share` scales torques and gains. The bound on gains limits the drives' reaction to motion. To reduce a torque,
+    the gate changes its feed-forward part; if that would exceed the torque limit, it also reduces the gains.
+
+    Returns:
+        The sum of the limits (`idcontrol.loop.safety.Cut`) at which a setpoint was cut.
     """
     gate: Gate = bound.borrowed
     joints, sent, tau = gate.joints, gate.sent, gate.tau

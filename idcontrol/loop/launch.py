@@ -68,8 +68,8 @@ class LoopSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         pacing: ``real`` is the wall clock. In process only: ``fast`` is simulated time as fast as possible,
             ``simulated`` is simulated time slowed down to the wall clock.
         bind: Address at which to listen for UDP, HOST:PORT; null means a free port of loopback.
-        peer: Address of the machine: HOST:PORT over UDP, or with ``shared`` a file, best in ``/dev/shm``; the ticks
-            follow its states. null starts a plant in a separate process.
+        peer: Address of the machine: HOST:PORT over UDP, or with ``shared`` a file, best in ``/dev/shm``. The ticks of
+            the loop follow this machine's states. null starts a plant in a separate process.
         joints: Order of the joints of the machine at `peer`, one of `orders` in the robot file; null means the order of
             the model.
         plant_rate_hz: Rate of the plant; null means the rate of the loop.
@@ -161,7 +161,7 @@ def _check(settings: LoopSettings, viewer: Viewer | None) -> None:
         raise InputError(f"peer={settings.peer} is reached by transport=udp or shared, not inprocess")
     if settings.joints is not None and settings.peer is None:
         raise InputError(
-            f"joints={settings.joints} is the order of a machine at loop.peer; the plant here has the model's"
+            f"joints={settings.joints} is for a machine at loop.peer; the loop's own plant has the model's order"
         )
     if (settings.pacing == "real") != (settings.transport != "inprocess"):
         raise InputError(
@@ -198,7 +198,6 @@ class _Work:
         self.silence_s = settings.plant_silence_s or late_s
 
     def _parts(self) -> Parts:
-        """Make the parts of a loop."""
         session, setup, place = self.session, self.session.setup(), self.settings.planner
         planner: Planner = session.planner() if place is None else own.planner(place, setup, session.notes)
         if isinstance(planner, own.SocketPlanner) and planner.tasks:
@@ -246,7 +245,6 @@ class _Work:
         return contacts
 
     def _loop(self, link: Link, clock: Clock, numbers: SessionNumbers, **options: bool) -> ControlLoop:
-        """Make the loop; see `ControlLoop` for the options."""
         return ControlLoop(
             link, self.parts, clock, self.policy,
             period=self.period, duration=self.duration, numbers=numbers, **options,
@@ -351,18 +349,12 @@ class _Work:
 
     @property
     def _foreign(self) -> bool:
-        """True if the controller is from a user's file.
-
-        Such a controller may not support copies or a second instance.
-        """
+        """True if the controller is a user's; it may not support copies or a second instance."""
         return ":" in self.name
 
     @property
     def _rehearses(self) -> bool:
-        """True if a second instance of all parts runs between the ticks.
-
-        Parts from users may not support a second instance.
-        """
+        """True if a second instance of all parts runs between the ticks; users' parts may not support this."""
         return not (self._foreign or self.settings.planner or self.settings.estimator)
 
     @property
@@ -545,7 +537,6 @@ def _open(settings: LoopSettings) -> UdpLink | SharedLink:
 
 
 def _local(settings: LoopSettings) -> Address:
-    """Return the address at which to listen for UDP."""
     return (LOOPBACK, 0) if settings.bind is None else address(settings.bind)
 
 
@@ -577,7 +568,7 @@ class Terminal:
         self._file, self._mode = file, Mode.IDLE
 
     def __call__(self, mode: Mode) -> bool:
-        """Return True if the operator has typed the word that leaves this mode after it was entered."""
+        """Return True if the operator has typed the word that leaves this mode since the mode was entered."""
         word = record.WORDS.get(mode)
         if mode is not self._mode:
             self._mode = mode

@@ -5,11 +5,11 @@
     standing_up ──up──> working ──end──> halting ──feet at rest──> lying_down ──carried by its body──> (stopped)
          └──────────────────────────────end──────────────────────────↑
 
-A planner that cannot halt skips halting, which takes at most `HALT_S`.
+Halting takes at most `HALT_S`; it is skipped if the planner cannot halt.
 
-While the machine stands up or lies down, the drives track a path of the joints (`idcontrol.planners.rise.Rise`). The
-drives get the torques that carry the machine as feed-forward; the controller is not called. At a handover between path
-and controller, their commands are mixed so that no torque jumps.
+While the machine stands up or lies down, the drives track a path of the joints (`idcontrol.planners.rise.Rise`), and
+the controller is not called. The feed-forward torques of the drives carry the machine. At a handover between path and
+controller, their commands are mixed so that no torque jumps.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Life:
     """
 
     def __init__(self, between: Between) -> None:
-        """Start in the state before any motion."""
+        """Start before any motion."""
         self._between, self.phase = between, Phase.STANDING_UP
         self._since, self._duration, self._load = 0.0, LEAST_S, 0.0
         self._before, self._rows = np.zeros((2, 5, len(between.kp)))
@@ -177,7 +177,7 @@ class Life:
         return self.phase is Phase.WORKING and t - self._since < MIX_S
 
     def take_over(self, t: float, rows: Array) -> None:
-        """Mix a controller's command, shape (5, a), with the last command before the handover."""
+        """Mix a controller's command, shape (5, a), with the last command before the handover; overwrite `rows`."""
         self._mix(self._before, rows, (t - self._since) / MIX_S)
 
 

@@ -1,4 +1,4 @@
-"""Machines whose joints differ from the model in order, sign, zero or torque.
+"""Machines whose joints differ from the model in order, sign, zero or torque scale.
 
 A `MachineOrder` of the robot file defines the order. `translation` builds the maps between datagram values in the
 machine's order and in the loop's order.
@@ -46,8 +46,8 @@ def translation(order: MachineOrder, system: System, feet: tuple[str, ...], wire
     """Return the maps for a machine with the order `order`.
 
     Raises:
-        InputError: The robot has a continuous joint; or the order does not name each joint and each foot once, or turns
-            or offsets an unknown joint.
+        InputError: The robot has a continuous joint, the order does not name each joint and each foot once, or it
+            turns, offsets or scales an unknown joint.
     """
     names = system.actuated_names
     if system.joint_circle.any():

@@ -35,8 +35,8 @@ class Planner(Protocol):
 
     With an attribute `rate_hz` [Hz], a planner is called at this rate and returns targets for `idcontrol.mpc.Socket`.
     Without this attribute, it is called in every period and returns a `Reference`. An optional attribute `tasks` lists
-    tasks for the controller. If it has ``halt()`` and ``halted``, the loop lets it come to rest before the robot lies
-    down (`idcontrol.loop.life.Halting`).
+    tasks for the controller. If the planner has ``halt()`` and ``halted``, the loop lets it come to rest before the
+    robot lies down (`idcontrol.loop.life.Halting`).
     """
 
     def reset(self, state: State) -> None:
@@ -75,7 +75,7 @@ class SocketPlanner:
     """
 
     def __init__(self, name: str, planner: Any, setup: Setup, notes: int) -> None:
-        """Connect the planner called `name`; the `notes` values of the record stay NaN.
+        """Connect the planner called `name`; it leaves the record's `notes` values NaN.
 
         Raises:
             InputError: The rate of the planner is unusable, or the robot has no socket.

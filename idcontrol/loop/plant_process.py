@@ -38,7 +38,7 @@ WARM_STEPS = 20
 
 
 def warm(plant: Plant, session: Session, start: State, dt: float) -> None:
-    """Step `plant` with joints at their limits, from `start`, and up and down once, to compile all code.
+    """Step `plant` to compile all code: with joints at their limits, from `start`, and once up and down.
 
     Afterwards the plant must be reset.
     """

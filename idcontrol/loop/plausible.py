@@ -50,11 +50,11 @@ class Trust(NamedTuple):
     jump: float
     """Largest motion of a coordinate beyond the integral of its velocity [rad or m]."""
     speed: float
-    """Velocity above which the position of a joint must change [rad/s or m/s]."""
+    """Velocity above which a coordinate must change [rad/s or m/s]."""
     still: float
-    """Time within which the position must change [s] if the integral of the velocity exceeds `way`."""
+    """Time within which the coordinate must change [s] if the integral of its velocity exceeds `way`."""
     way: float
-    """Integral of the velocity above which the position must have changed [rad or m]."""
+    """Integral of the velocity above which the coordinate must have changed [rad or m]."""
 
 
 def nothing(joints: int) -> Heard:
@@ -67,7 +67,8 @@ def nothing(joints: int) -> Heard:
 def travel(heard: Heard, circle: Booleans, q: Array, turned: Array) -> Array:  # pragma: no cover - compiled
     """Return the motion of each coordinate since the last plausible state, shape (a + 3,) [rad or m].
 
-    Joints marked in `circle` take the shorter way. Rotations are small: twice the vector of the relative quaternion.
+    Joints marked in `circle` take the shorter way. A rotation is small, so it is twice the vector part of the relative
+    quaternion.
     """
     a = q.shape[0]
     moved = np.empty(a + 3)
@@ -155,7 +156,9 @@ def off_unit(quaternion: Array) -> float:  # pragma: no cover - compiled
 
 
 class Drives(NamedTuple):
-    """Torques sent to the drives and torques applied by the drives, shape (a,) each; the first three arrays are views.
+    """Torques sent to the drives and torques applied by them, shape (a,) each.
+
+    The first three arrays are views of the loop's telemetry.
 
     Attributes:
         sent: Torques that were sent last [N m].
@@ -200,7 +203,7 @@ def obeys(drives: Drives, after: float) -> bool:  # pragma: no cover - compiled
 
 @njit(cache=True, inner=True, error_model="numpy")
 def moves(heard: Heard, drives: Drives, trust: Trust, q: Array, v: Array, after: float) -> bool:  # pragma: no cover
-    """True unless a joint stands still to the last bit although its torque and its reference have changed.
+    """True unless the reading of a joint stays bitwise constant although its torque and its reference have changed.
 
     A working sensor never reads the same position and velocity of a moving joint twice. Readings may repeat at a held
     joint or with a coarse encoder, but not while torque and reference drive the joint elsewhere.

@@ -1,7 +1,7 @@
 """The control loop against a machine at the other end of a link, on any clock.
 
 A tick listens, judges, calls planner and controller, advances the state machine (`idcontrol.loop.safety`), passes the
-gate, sends, and records. It writes no file, prints nothing, raises nothing, and keeps no newly allocated memory.
+gate, sends, and records. It writes no file, prints nothing and raises nothing, and its memory does not grow.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Progress:
     """Progress of a loop since it was armed.
 
     Attributes:
-        since: Time from which `Policy.start_s` counts, the limit for torques to begin [ns]; None before the first tick.
+        since: Start of the time limit `Policy.start_s` [ns]; None before the first tick.
         first: Number of the first tick of work; None before that tick.
         ending: True once the work must end.
     """
@@ -225,7 +225,7 @@ class ControlLoop:
         return observer.faults if fresh or not running else Fault.NONE
 
     def _judge(self, cycle: Cycle, age: int) -> Fault:
-        """Return the faults of clocks and conversation; `age` is the age of the newest datagram [ns]."""
+        """Return the faults of clocks, conversation and gate; `age` is the age of the newest datagram [ns]."""
         faults, mode, newest = Fault.NONE, self.safety.mode, self.endpoint.newest
         if age > self._timing.late:
             faults |= Fault.SILENT
@@ -324,7 +324,7 @@ class ControlLoop:
             progress.first = cycle.index
 
     def _slow(self, now: int) -> bool:
-        """Return True if the joints are certainly slow."""
+        """Return True if the joints are slow in a recent state."""
         known = self._observer.message is not None and self.endpoint.silence(now) <= self._timing.late
         return known and self._observer.slow()
 

@@ -82,8 +82,8 @@ def undisturbed(cpus: Iterable[int] | None = None) -> Iterator[Granted]:
 
     Args:
         cpus: CPUs to stay on, the preferred CPU first. None means the CPUs that the process may use, the last CPU
-            first. The process is bound to the first CPU that no other loop or plant holds, but only if it has the
-            scheduling priority: without it, the process would wait there for other processes.
+            first. With the scheduling priority, the process is bound to the first CPU that no other loop or plant
+            holds. Without this priority it is not bound: it would wait there for other processes.
     """
     refused: dict[str, str] = {}
     before = os.sched_getaffinity(0)

@@ -1,9 +1,9 @@
-"""The recorder: it reads the rings of a loop and of its machine, and writes a run folder for each.
+"""The recorder: it reads the telemetry of a loop and of its machine from their rings, and writes a run folder for each.
 
-As a separate process it reads a `RecordJob` (one line of JSON) from its standard input and drains the rings until that
-input ends. If a second line describes the end of the loop (`Ending`), the process prints the metrics. If the loop is
-killed, the input ends without this line. The remaining rows of the rings are still written, and the record is marked as
-cut off.
+As a separate process it reads a `RecordJob` (one line of JSON) from its standard input and drains the rings
+(`idcontrol.loop.ring`). A second line describes the end of the loop (`Ending`); then the process prints the metrics. If
+the loop is killed, the input ends without this line. The remaining rows of the rings are still written, and the record
+is marked as cut off.
 """
 
 from __future__ import annotations
@@ -466,9 +466,9 @@ class Batch:
 
 
 def end_speed(recorded: Mapping[str, Array]) -> float | None:
-    """Return the largest speed of the base in the ticks at the end in which the machine brakes or has stopped [m/s].
+    """Return the largest speed of the base while the loop brakes or is stopped at the end of the run [m/s].
 
-    The speed is None if the run does not end so.
+    The speed is None if the run ends in another mode.
     """
     active = np.flatnonzero(recorded["mode"] < Mode.DAMPED)
     last = recorded["v"][active[-1] + 1 if active.size else 0 :, :3]

@@ -1,8 +1,9 @@
 """Telemetry: rows of numbers that a tick passes to another process, at the cost of one copy.
 
-A ring of shared memory has one writer. The writer never waits: a reader that lags by more than the ring's length loses
-the oldest rows, and counts them. A row is valid once its number is written, so a writer killed during a write leaves no
-half-written row. One reader, the recorder, also writes how far it has read; the writer thus knows its lag.
+A ring buffer in shared memory has one writer. The writer never waits: a reader that lags by the ring's length loses the
+oldest rows, and counts them. A row is valid once the count of written rows includes it, so a writer killed during a
+write leaves no half-written row. One reader, the recorder, also writes how far it has read; the writer thus knows its
+lag.
 """
 
 from __future__ import annotations

@@ -7,12 +7,14 @@
                       │                               damp              │
                       └──────────recover──────────── damped ────rest────┘     (stop leads there from anywhere)
 
-The mode *damped* is for faults, and for the end of a machine that cannot lie down. The normal end of all other machines
-has the signal *done*: the body lies on the ground. A damped machine may be recovered once it rests and has no fault; it
-must then be armed again. The faults of a tick are a set of `Fault`. For each fault the `Policy` defines how many ticks
-in a row are tolerated, and the reaction to one more tick; in a tolerated tick without a new torque the last admissible
-torque holds. Loop and machine run the same state machine and detect different faults. A machine is never in the mode
-*armed*, because it follows its loop.
+The mode *damped* is for faults, and for the end of a machine that cannot lie down. Other machines end with the signal
+*done*: the body lies on the ground. A damped machine may be recovered once it rests and has no fault; it must then be
+armed again.
+
+The faults of a tick are a set of `Fault`. For each fault the `Policy` defines how many ticks in a row are tolerated,
+and the reaction to one more tick. In a tolerated tick without a new torque, the last admissible torque holds. Loop and
+machine run the same state machine and detect different faults. A machine is never in the mode *armed*, because it
+follows its loop.
 """
 
 from __future__ import annotations
@@ -177,7 +179,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The reaction to a fault.
 
     Attributes:
-        tolerate: Number of tolerated ticks in a row with the fault; if they have no new torque, the last torque holds.
+        tolerate: Number of tolerated ticks in a row with the fault.
         then: Reaction to one more tick with the fault: hold the torque, brake, or remove all torque.
     """
 
@@ -233,8 +235,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         rest_speed: Joint speed below which the machine may be at rest [rad/s].
         rest_s: Time below `rest_speed` after which the machine is at rest; a loaded leg that still sinks would exceed
             `rest_speed` within this time.
-        damp_s: Braking time after which the machine counts as at rest even if joints move, because the legs of a lying
-            machine may continue to sink for a long time.
+        damp_s: Braking time after which the machine counts as at rest even if joints move: the legs of a lying machine
+            may continue to sink for a long time.
         jump: Largest motion of a joint or of the base's orientation beyond the integral of its velocity [rad or m].
         frozen_s: Longest time for which a joint or the base's orientation may stand still although the integral of its
             velocity exceeds `frozen`.

@@ -56,7 +56,7 @@ class Session(Protocol):
         limits: Limits of the joints.
         feet: Names of the feet with force sensors.
         notes: Number of values that the planner notes in each tick.
-        orders: Orders of joints in which machines of this robot number their joints, by name.
+        orders: Orders in which machines of this robot number their joints, by name.
         lying: State in which the robot lies on the ground; None if it cannot lie.
     """
 
@@ -114,7 +114,7 @@ class Parts:
         system: Multibody system, for the brake and for the indices of the joints in a state.
         wire: Format of the datagrams.
         limits: Limits of the joints.
-        sense: Creates a new `Sense` each time work begins. None means that the machine's state is used unchanged.
+        sense: Creates a new `Sense`. None means that the machine's state is used unchanged.
         stance: Replaces the planned contacts by sensed contacts. None means that the planned contacts are used.
         translation: Maps between the machine's order of joints and the loop's; None if they are the same.
         notes: Number of values that the planner notes.

@@ -21,8 +21,9 @@ from idcontrol.record.metrics import solver_number
 from idcontrol.types import Array, Booleans, Command, ContactForces, Integers, Reference
 
 PARTS = ("read", "estimate", "plan", "control", "gate", "record")
-"""Timed parts of a tick: reading and judging the machine's state; `Parts.sense`; planner; controller; gate (recording
-references and commands, the state machine, the gate, sending); pushing the row of the previous tick.
+"""Timed parts of a tick. ``read`` includes judging the machine's state; ``estimate`` is `Parts.sense`. ``gate`` is all
+between the controller and the end of sending: recording the command, the state machine, the gate. ``record`` is
+passing on the row of the previous tick.
 """
 UNSPENT = dict.fromkeys(PARTS, math.nan)
 COURSE = (
@@ -31,9 +32,9 @@ COURSE = (
 )  # fmt: skip
 """Scalar channels about the whole tick, stored side by side. `utc_s` is the Unix time at which the tick began, NaN on a
 simulated clock; `phase` is `idcontrol.loop.life.Phase`. `power` is the share of the limits of torques and torque rates
-that the gate admitted. `sequence` numbers the command of the tick, `machine_sequence`
-the newest state, and `echo` the newest command that the machine had then accepted. `switches` is the number of times
-that the system has taken the CPU away since the previous tick.
+that the gate admitted. `sequence` numbers the command of the tick, `machine_sequence` the newest state, and `echo` the
+newest command that the machine had accepted when it sent this state. `switches` is the number of times that the system
+has taken the CPU away since the previous tick.
 """
 VERDICT = ("unreachable", "status", "residual", "clipped", "rate_off", "solved_by", "gap_nm", "step_us")
 """Scalar channels about the results of planner and controller, stored side by side."""
@@ -54,8 +55,8 @@ def channels(wire: Format, notes: int) -> dict[str, tuple[int, ...]]:
     """Return names and shapes of the channels that record a tick of the loop.
 
     `sent` has the rows of the command (`SENT`). If the base is estimated, `q` and `v` are the estimate, and `q_machine`
-    and `v_machine` what the machine sent. Channels from ``q_des`` on are set only in ticks that call planner and
-    controller; ``q_des`` and ``v_des`` also on the path between lying and standing.
+    and `v_machine` are the machine's values. Channels from ``q_des`` on are set only in ticks that call planner and
+    controller; ``q_des`` and ``v_des`` are also set on the path between lying and standing.
     """
     joints, feet = (len(wire.torque_limit),), (wire.n_feet, 3)
     return {

@@ -39,7 +39,7 @@ by itself, in all other modes it applies no torque. The values of a state are::
     axes (4)                    joystick, -1 to 1: forward, left, turn to the left, one free axis
     buttons                     joystick: bit i is button i, up to 32
     joints                      CRC-32 of the joints' names in the order above, separated by commas, in UTF-8
-    model                       a number of the machine's model (`model_number`)
+    model                       checksum of the machine's model (`model_number`)
 
 From `drive_error` on, a value is NaN if the machine does not measure or know it; it is then not used. If the machine
 does not know the position of its base, the base is at zero; such a machine needs a loop that estimates the base. Before

@@ -8,7 +8,7 @@ A `Socket` turns targets into the tasks and the joint reference of inverse dynam
     command = controller(state, socket(state))  # every period
 
 Exactly one feedback law acts: the acceleration gains of the robot file, or the matrix `K` if the target has one. So `a`
-is always the planned acceleration, without feedback by the planner.
+must be the planned acceleration, without feedback by the planner.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         contacts: True for feet that stand from `t` to the next target, shape (n_feet,).
         forces: Forces of the ground on the feet, world axes, shape (n_feet, 3) [N]; None for no force targets.
         K: Feedback from `t` to the next target, ``τ = τ_ff + K (x ⊖ x0)``, shape (a, 2 nv); rows in the order of
-            `System.actuated_names`, columns for the tangent of q and for v. Resisting gains are negative. τ_ff are the
-            torques of the target's motion and forces. None for the gains of tasks and joints.
+            `System.actuated_names`, columns for the tangent of q and for v. Gains that reduce the error are negative.
+            τ_ff are the torques of the target's motion and forces. None for the gains of tasks and joints.
         x0: State (q, v) from which K measures the error, shape (nq + nv,); None for the interpolated reference.
     """
 
@@ -145,7 +145,7 @@ class Socket:
         A target without a time replaces all others, holds from the present time on, and never becomes stale.
 
         Raises:
-            InputError: An array has the wrong shape or is not finite, or `t` is not after the last tick.
+            InputError: An array is unusable, or `t` is not after the last tick.
         """
         model, n = self._system.model, self._n
         shapes: dict[str, tuple[int, ...]] = {"q": (model.nq,), "v": (model.nv,), "a": (model.nv,), "contacts": (n,)}
@@ -243,7 +243,8 @@ class Socket:
     def _join(self, foot: int, last: Target, state: State) -> BPoly:
         """Return the motion by which a foot that lifts off joins its planned path.
 
-        The polynomial of `State.t` is the displacement from the path, linear and angular, shape (6,) [m, rad].
+        The result is a polynomial of `State.t`: the displacement from the path, linear and angular, shape (6,)
+        [m, rad].
         """
         # A standing foot follows no task: it rolls, and it may have landed beside its target. If its task began on the
         # planned path, the foot would still be moving towards this path when it lands.

@@ -1,6 +1,6 @@
 """Dynamics of a robot whose feet stand: torques of a motion, and motion and forces under torques.
 
-Both functions solve ``M a + c = Pᵀτ + Jᵀf``, where J are the contact rows of standing feet, which do not accelerate.
+Both functions solve ``M a + c = Pᵀτ + Jᵀf``. J are the contact rows of the standing feet; these feet do not accelerate.
 """
 
 from __future__ import annotations

@@ -25,11 +25,12 @@ SLED_MASS = 2.0
 SLED_INERTIA = np.array([0.01, 0.02, 0.025])
 """Principal moments of inertia of the sled, body axes [kg m²]."""
 FOOT = 0.02
+"""Radius of a foot [m]."""
 SLED_HEIGHT = 0.05 + FOOT
 """Height of the sled's centre above level ground when its feet just touch the ground [m]."""
 _SLED_FEET = np.array([[x, y, -0.05] for x in (0.15, -0.15) for y in (0.1, -0.1)])
 BALL = 0.1
-"""Radii of a foot and of the rolling ball [m]."""
+"""Radius of the rolling ball [m]."""
 
 
 def free_body(inertia: Array) -> System:

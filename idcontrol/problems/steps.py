@@ -39,7 +39,7 @@ def random_step(rng: np.random.Generator, *, feet: bool, inverse: bool, contacts
     """Return a step of a machine on feet, or of boxes, with `contacts` contacts (boxes in a hand may have fewer).
 
     Gaps are zero or positive. Friction is zero, equal at all contacts, or different at each; it is at most 1.5. The
-    condition number of the inertia is log-uniform up to 1e8, as far as the masses determine it.
+    condition number of the inertia is at most 1e8.
     """
     while True:
         problem = _feet(rng, contacts, inverse) if feet else _boxes(rng, contacts, inverse)

@@ -229,7 +229,7 @@ def problems(walk: RecordedWalk, contacts: int | None = None) -> list[WalkStep]:
 
 
 def repeated(moment: WalkStep, contacts: int) -> WalkStep:
-    """Return a control step with `contacts` copied contacts without load ramps; no rows are active."""
+    """Return a control step with `contacts` copied contacts, without ramps of their loads and without a warm start."""
     problem = copied(moment.problem, contacts)
     mu = problem.contacts.mu
     cones = moment.step.cones._replace(mu=mu, held=np.isinf(mu), weight=np.zeros(contacts))
@@ -237,7 +237,7 @@ def repeated(moment: WalkStep, contacts: int) -> WalkStep:
 
 
 def copied(problem: StepProblem, contacts: int) -> StepProblem:
-    """Return the step with `contacts` contacts: the existing contacts repeated, or only the first of them.
+    """Return the step with `contacts` contacts: copies of the existing contacts, or only the first of these.
 
     Zapolsky & Drumwright (2017, section 8.4.2) do the same, "artificially increasing the number of simultaneous
     contacts" under each foot: the motion does not depend on the number of contacts.

@@ -1,8 +1,9 @@
 """The log of a running record: an append-only file that stays readable wherever it is cut off.
 
-Layout (little endian): 8 bytes magic, length and CRC-32 of the header (uint32 each), header (JSON); then blocks of 4
-bytes magic, rows (uint32), bytes of the payload (uint64), CRC-32 of rows, bytes and payload (uint32), payload: rows x
-values in float64, the channels side by side in the order of the header.
+The file begins with a magic number (8 bytes), the length and the CRC-32 of the header (uint32 each), and the header in
+JSON. Blocks follow. A block has a magic number (4 bytes), its number of rows (uint32), the bytes of its payload
+(uint64), the CRC-32 of these numbers and the payload (uint32), and the payload: rows of float64, the channels side by
+side in the order of the header. Numbers are little endian.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """A record as an MCAP file, which Foxglove and PlotJuggler open.
 
 MCAP (https://mcap.dev) is a container of messages with times. The topic ``/run`` has one JSON message per row of the
-record. A message contains all channels by name, with their numbers by the names of joints, feet and axes
-(`idcontrol.record.columns`): a curve is ``/run.tau.LF_X_1`` in Foxglove and ``/run/tau/LF_X_1`` in PlotJuggler. The
-pose of a floating base is at ``/base``, events are at ``/events``, as messages of Foxglove's schemas PoseInFrame and
-Log. Configuration and metrics are attachments. Times are UTC, so that a log aligns with video and other logs.
+record. A message contains all channels by name, and their numbers by the names of joints, feet and axes
+(`idcontrol.record.columns`). For example, a curve is ``/run.tau.LF_X_1`` in Foxglove and ``/run/tau/LF_X_1`` in
+PlotJuggler. The topic ``/base`` has the pose of a floating base, and ``/events`` has the events, in Foxglove's schemas
+PoseInFrame and Log. Configuration and metrics are attachments. Times are UTC, so that a log aligns with video and other
+logs.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from idcontrol.record.columns import Column, columns_of
 from idcontrol.record.recording import Run
 
 LATEST_S: Final = 8e9
-"""Times in MCAP files are 64-bit nanoseconds; this bound leaves room for a run [s]."""
+"""Latest Unix time at which an exported run may begin [s]; times in MCAP files are 64-bit nanoseconds."""
 ROWS: Final = 1000
 """Number of rows that are converted to Python numbers together."""
 INFO: Final = 2

@@ -27,7 +27,7 @@ actuated joints and `nf` feet (shape of one row, unit)::
     base_tilt ()                     angle between the base's and the world's z                    rad
     com (3,)                         centre of mass, world                                         m
     target, segment (2,)             current and previous waypoint: x, y                           m
-    commanded, granted (3,)          command before, and after, governor and limiter: ahead, left,
+    commanded, granted (3,)          command before and after governor and limiter: ahead, left,
                                      counter-clockwise; absent if the planner does not report it   m/s, rad/s
     base_seen (13,)                  sensed base: position, quaternion, velocity in base axes;
                                      absent if the true base was used                              m, m/s, rad/s
@@ -165,11 +165,11 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -
         duration_s: Intended duration of the run [s].
 
     Returns:
-        Keys ``steps, completed, fell_at_s``, ``missed`` (the sentence of `shortfall`; None for a robot that completed
-        its task or fell), keys of `following` if the command was recorded, keys of the functions below `following`,
-        ``qd_ref_max_rad_s`` (largest joint velocity reference), ``torque_clipped_steps``,
-        ``rate_bound_off_steps``, ``position_limit_steps``, ``speed_limit_steps``,
-        ``waypoints_reached``, and the objects ``step_us``, ``solver`` and ``plant_solver``.
+        The metrics that the functions of this module return (of `following` only if the command was recorded).
+        Also ``steps``, ``completed``, ``fell_at_s``, ``missed`` (the sentence of `shortfall`; None for a robot that
+        completed its task or fell), ``qd_ref_max_rad_s`` (largest joint velocity reference), ``torque_clipped_steps``,
+        ``rate_bound_off_steps``, ``waypoints_reached``, mean errors of the base and the feet, and the objects
+        ``step_us``, ``solver`` and ``plant_solver``.
     """
     h = layout.period_s
     base = arrays["q"][:, :3]
@@ -235,9 +235,9 @@ def estimate(q: Array, v: Array, seen: Array | None) -> dict[str, float | None]:
         seen: Channel ``base_seen``, shape (rows, 13); None without an estimate of the base.
 
     Returns:
-        Errors of the estimate: at the end, ``estimate_drift_m`` in the plane and ``estimate_yaw_rad`` in heading;
-        ``estimate_height_m``, the largest of all rows; ``estimate_velocity_m_s``, the root mean square of the vector.
-        All are None without an estimate.
+        Errors of the estimate; all are None without an estimate. ``estimate_drift_m`` (horizontal position) and
+        ``estimate_yaw_rad`` (heading) are errors at the end. ``estimate_height_m`` is the largest error of the height,
+        and ``estimate_velocity_m_s`` the root mean square error of the velocity.
     """
     if seen is None or len(seen) == 0:
         return dict.fromkeys(("estimate_drift_m", "estimate_height_m", "estimate_velocity_m_s", "estimate_yaw_rad"))
@@ -296,10 +296,11 @@ def following(q: Array, commanded: Array, granted: Array, layout: Layout) -> dic
         layout: The time between rows, and the largest rates of change of the granted motion.
 
     Returns:
-        Mean planar speeds ``commanded_m_s`` and ``granted_m_s``; mean absolute turning rates ``commanded_rad_s`` and
-        ``granted_rad_s``; the distances ``commanded_m`` (with limited rates of change), ``granted_m``, and
-        ``followed_m``, the distance that the base moved along the granted direction; the turns ``commanded_rad`` (with
-        limited rates of change) and ``granted_rad``; and ``followed_rad``, the change of heading.
+        ``commanded_m_s`` and ``granted_m_s`` are mean planar speeds; ``commanded_rad_s`` and ``granted_rad_s`` are mean
+        absolute turning rates. ``commanded_m`` and ``granted_m`` are distances, and ``followed_m`` is the distance that
+        the base moved along the granted direction. ``commanded_rad`` and ``granted_rad`` are turns, and
+        ``followed_rad`` is the change of heading. The commanded distance and turn have limited rates of change
+        (`accelerated`).
     """
     h, possible = layout.period_s, accelerated(commanded, layout)
     speed = np.linalg.norm(granted[:, :2], axis=1)
@@ -337,11 +338,13 @@ def accelerated(commanded: Array, layout: Layout) -> Array:
 def shortfall(asked: Mapping[str, float | None], layout: Layout, waypoints: int, progress: float | None) -> str | None:
     """Describe how a walk failed its task; return None if it completed the task.
 
-    For a commanded walk, the distance must match the commanded distance within 10 % plus a tenth of the robot's height,
-    and the turn must match the commanded turn within 10 % plus 0.3 rad, allowing for limited rates of change. Between
-    waypoints, the speed is only a bound, and the heading is not part of the task. The progress along the path must then
-    reach the granted distance, and the distance must not exceed the length of the finished and current parts of the
-    path, nor the turn half a turn for each of these parts. The same tolerances apply.
+    For a commanded walk, the distance must match the commanded distance within 10 % plus a tenth of the standing
+    height. The turn must match the commanded turn within 10 % plus 0.3 rad. Both demands allow for limited rates of
+    change (`accelerated`).
+
+    Between waypoints, the commanded speed is only a bound, and the heading is not part of the task. With the same
+    tolerances, the progress along the path must reach the granted distance. The distance must not exceed the length of
+    the finished legs and the current leg, and the turn must not exceed half a turn for each of these legs.
 
     Args:
         asked: Result of `following`.
@@ -429,9 +432,9 @@ def contact_forces(force: Array, predicted: Array) -> dict[str, float | None]:
     """Return the error of the predicted sum of normal forces.
 
     The error ``e(t) = |Σ_feet predicted - Σ_feet force|`` is taken over the ticks with a prediction. The result
-    contains the mean of e, its median, and its mean relative to the mean of ``Σ_feet force`` over the same ticks. In
-    ticks in which exactly the predicted feet carry load, no foot lands or lifts off within the period, and the relative
-    error is the error of the contact model alone. This error and the fraction of these ticks are also returned.
+    contains the mean of e, its median, and its mean relative to the mean of ``Σ_feet force`` over the same ticks. If
+    exactly the predicted feet carry load in a tick, no foot lands or lifts off within its period, so the error is due
+    to the contact model alone. The relative error over such ticks, and the fraction of such ticks, are also returned.
 
     Args:
         force: The plant's normal forces, shape (rows, nf) [N].
@@ -632,9 +635,9 @@ def statuses(status: Array, solved_by: Array | None = None, gap: Array | None = 
 
     Returns:
         The number of steps with each `Status`. Under ``by``, the number of steps solved by sticking or by each contact
-        model, if any. If the controller searches for the closest torque, ``nearest`` contains ``proved``, the number of
-        steps in which the search proved that no torque is closer; ``unproved``, the number of steps without such a
-        proof; and the largest gap, ``gap_max_nm``.
+        model, if any. If the controller searches for the closest torque, ``nearest`` has the numbers of steps in which
+        the search ``proved`` or did not prove (``unproved``) that no torque is closer, and the largest gap,
+        ``gap_max_nm``.
     """
     counts: dict[str, Any] = {name.name.lower(): int(np.count_nonzero(status == name)) for name in Status}
     counts["by"] = {}

@@ -102,7 +102,8 @@ class Scenery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             touchdown has a different value.
         mu_told: Friction coefficient that the controller assumes; None in the same cases as `mu`.
         hands: Names of the robot's hands that are numbered after its feet.
-        walls: Unit normal and offset of each wall ``n·p = offset``, which feet and hands may touch; bodies show them.
+        walls: Unit normal and offset of each wall ``n·p = offset``, which feet and hands may touch; `bodies` contains
+            the drawn walls.
     """
 
     robot: str | None = None

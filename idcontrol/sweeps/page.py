@@ -66,7 +66,8 @@ def all_rows(outcomes: Sequence[RunOutcome], of: Sequence[str] | None = None) ->
 
     Args:
         outcomes: The runs.
-        of: Keys of the metrics to show; None means all. If no metric differs, all are shown.
+        of: Keys of metrics: of the metrics that differ, only these are shown. All are shown if none of these differs,
+            or for None.
     """
     keys = varied_keys([o.row for o in outcomes])
     ended = [o.metrics for o in outcomes if o.metrics is not None]
@@ -133,7 +134,7 @@ def _ended(outcomes: Sequence[RunOutcome]) -> list[RunOutcome]:
 
 
 def _which(outcome: RunOutcome, outcomes: Sequence[RunOutcome]) -> str:
-    """Return a run's controller and the settings in which the run differs from most runs; without any, its name."""
+    """Return a run's controller and the settings in which it differs from most runs; its name if there are none."""
     settings = {
         key: outcome.setting(key)
         for key in varied_keys([o.row for o in outcomes])
@@ -159,6 +160,5 @@ def _links(comparison: Comparison) -> list[str | None]:
 
 
 def _shared_settings(outcomes: Sequence[RunOutcome]) -> list[tuple[str, str]]:
-    """Return the settings that all runs share."""
     first, *others = (as_texts(o.row.config) for o in outcomes)
     return [(key, value) for key, value in first.items() if all(other.get(key) == value for other in others)]

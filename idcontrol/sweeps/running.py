@@ -45,8 +45,8 @@ def run(experiment: str, *, preset: str = "default", out: str | Path | None = No
         experiment: Name of the experiment; see ``idcontrol list experiments``.
         preset: Name of the initial configuration.
         out: Folder of the record, which must be empty; None creates a new folder below ``runs``.
-        **settings: Changes to the preset, by the names of the command's options or of ``--set``: by dotted key or its
-            last part, with or without its unit. ``run("trot", mu=0.1, duration=3, **{"friction.cap": 0.5})``.
+        **settings: Changes to the preset, by dotted key or its last part, with or without its unit:
+            ``run("trot", mu=0.1, duration=3, **{"friction.cap": 0.5})``.
 
     Returns:
         The record; ``metrics["completed"]`` is True if the robot succeeded.
@@ -158,7 +158,7 @@ def _helper(experiment: Experiment, config: Any) -> list[str]:
 
     The process makes one control period of the same run with the controller `PLAIN`. The command is empty if the
     experiment has no duration, rate or controller, if the run itself uses `PLAIN`, or if the experiment or the plant is
-    a user's: it may drive the only hardware.
+    a user's: two processes must not drive the same hardware.
     """
     entry, plant = entry_points(EXPERIMENTS).get(experiment.name), getattr(config, "plant", "")
     ours = entry is not None and entry.module.startswith("idcontrol.")

@@ -1,9 +1,8 @@
 """Evidence for the torques: claims that physics decides, measured on this computer.
 
 Every claim compares a result of idcontrol with an independent reference: the judge of contact laws, a weight, a
-textbook formula, Pinocchio's forward dynamics. The list is short: it covers the results that a different compiler,
-processor or package would break first. The machines are built in `idcontrol.problems`, so the claims need only the
-library. The tests named by a claim go further, with real robots, random input and longer runs.
+textbook formula, Pinocchio's forward dynamics. The tests named by a claim go further, with real robots, random input
+and longer runs.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Diagnosis:
 
 
 def examine(tell: Callable[[str], None] = lambda line: None, *, full: bool = True) -> Iterator[Diagnosis]:
-    """Run all checks, physics last, because its kernels may compile for long, and only if no package is broken.
+    """Run all checks; the check of physics comes last, and is left out if a package is broken.
 
     Args:
         tell: Called with a line before each check that may take long.

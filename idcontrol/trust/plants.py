@@ -14,7 +14,7 @@ from idcontrol.types import Array
 
 NO_JOINTS: Final[Array] = np.zeros(0)
 STIFF: Final = ("coulomb-lcp", "coulomb-cone", "dissipation", "noslip", "constraint")
-"""Plants with rigid contacts, or contacts that yield by less than a millionth."""
+"""Plants with rigid or nearly rigid contacts."""
 SLOPE: Final = float(np.deg2rad(15.0))
 
 
@@ -50,7 +50,7 @@ def missed_weight_in_mujoco() -> float:
     quick=True,
 )
 def missed_slide() -> float:
-    """Return the relative error of the distance slid down a slope: ½ g (sin θ - μ cos θ) t² in the plant's steps."""
+    """Return the relative error of the distance slid down a slope, compared with ½ g (sin θ - μ cos θ) t²."""
     steps, mu = 300, machines.SLIDING
     downhill = np.array([np.cos(SLOPE), 0.0, -np.sin(SLOPE)])
     plant = plants.build("coulomb-lcp", machines.sled(plane((np.sin(SLOPE), 0.0, np.cos(SLOPE))), mu))

@@ -3,8 +3,8 @@ r"""A step of SAP as a second-order cone program, for general solvers (Castro, P
     minimize over v, γ   ½ (v - v*)ᵀ M (v - v*) + ½ γᵀ R γ    subject to   g = J v - v̂ + R γ in the dual friction cones
 
 In whitened coordinates ``z = Lᵀ(v - v*)``, ``ζ = R^½ γ`` the cost is ½|z|² + ½|ζ|². Solvers that accept quadratic costs
-minimize this; ECOS accepts only linear costs; it minimizes an upper bound of |(z, ζ)|, which one more cone defines.
-OSQP does not support cones and is left out.
+minimize this cost. ECOS accepts only linear costs, so it minimizes t, with one more cone |(z, ζ)| ≤ t. OSQP does not
+support cones and is left out.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Answer(NamedTuple):
         v: Velocities, shape (m,).
         gamma: Impulses, shape (3 n,).
         iterations: Number of iterations.
-        seconds: Processor time [s] without setup, the convention of Castro, Permenter & Han 2022 for Gurobi; ECOS
-            measures it by its own clock.
+        seconds: Processor time without setup [s], as Castro, Permenter & Han 2022 time Gurobi; for ECOS, the time that
+            it reports.
         solved: True if the solver reports success.
     """
 

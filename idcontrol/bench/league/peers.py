@@ -27,7 +27,7 @@ SOLVES = 60
 
 
 def pinocchio(method: str, W: Any, q: Any, mu: Any, tolerance: float, rounds: int) -> Solve:
-    """Solve by ADMM (Carpentier et al. 2024) or projected Gauss-Seidel (PGS); in Pinocchio tangents come first."""
+    """Return ADMM (Carpentier et al. 2024) or projected Gauss-Seidel (PGS) of Pinocchio, where tangents come first."""
     pin: Any = importlib.import_module("pinocchio")
     n = mu.size
     order = np.arange(3 * n).reshape(n, 3)[:, [1, 2, 0]].ravel()
@@ -61,7 +61,10 @@ def pinocchio(method: str, W: Any, q: Any, mu: Any, tolerance: float, rounds: in
 
 
 def fixed_point(method: str, W: Any, q: Any, mu: Any, tolerance: float, rounds: int) -> Solve:
-    """Solve convex programs min ½ rᵀWr + (q + s)ᵀr in the cones; s = μ |u_T| of the last result (Acary et al. 2011)."""
+    """Return a fixed-point iteration over convex programs (Acary et al. 2011).
+
+    Each program is min ½ rᵀWr + (q + s)ᵀr in the cones; s = μ |u_T| of the last result acts on the normals.
+    """
     cvxpy: Any = importlib.import_module("cvxpy")
     n = mu.size
     size, vectors = np.linalg.eigh(W)
@@ -94,7 +97,7 @@ def fixed_point(method: str, W: Any, q: Any, mu: Any, tolerance: float, rounds: 
 
 
 def siconos(method: str, W: Any, q: Any, mu: Any, tolerance: float, rounds: int) -> Solve:
-    """Solve by Gauss-Seidel, ADMM or the semi-smooth Newton method of siconos (Acary et al. 2018)."""
+    """Return Gauss-Seidel, ADMM or the semi-smooth Newton method of siconos (Acary et al. 2018)."""
     sn: Any = importlib.import_module("siconos.numerics")
     driver = {"NSGS": sn.fc3d_nsgs, "ADMM": sn.fc3d_admm, "NSN_AC": sn.fc3d_nonsmooth_Newton_AlartCurnier}[method]
     problem = sn.FrictionContactProblem(3, mu.size, np.asfortranarray(W), q, mu)

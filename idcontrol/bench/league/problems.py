@@ -19,8 +19,8 @@ from idcontrol.models.whitened import whiten
 from idcontrol.types import Array
 
 RECORDED: Final = Path(__file__).parent / "recorded"
-"""Plant steps of trots that follow velocity commands (links at μ 0.1 and 0.8, go1 at 0.1, anymal at 0.8) and grasps (μ
-0.3 and 1): every 97th step of a run from the 300th on, converted by `of_step`."""
+"""Plant steps of trots that follow velocity commands (links at μ 0.1 and 0.8, go1 at 0.1, anymal at 0.8) and of grasps
+(μ 0.3 and 1). From the 300th step on, every 97th step of a run was converted by `of_step`."""
 
 
 class FrictionProblem(NamedTuple):

@@ -91,7 +91,7 @@ def siconos_installed() -> bool:
 
 
 def plain(solve: Callable[[Array, Array, Array], Any]) -> Callable[[FrictionProblem], Answer]:
-    """Return an `answer` that calls a function of W, q and mu, which returns impulses or None."""
+    """Return the `Solver.answer` of a function `solve` (W, q, mu), which returns impulses or None."""
 
     def answer(problem: FrictionProblem) -> Answer:
         r, least = shortest(lambda: solve(problem.W, problem.q, problem.mu), PATIENCE_S)

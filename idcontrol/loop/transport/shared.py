@@ -2,8 +2,9 @@
 
 A child process inherits the file descriptor of memory without a name (`memory.anonymous`), so nothing remains after
 both processes end. A separate program shares a file with the loop (`named`); ``idcontrol_wire.h`` implements its end.
-If a writer is active during a read, the counter is odd or has changed, and the reader reads again.
-Damage that this check misses (on machines that reorder stores) is detected by the checksum.
+
+Each mailbox has a counter. If a writer is active during a read, the counter is odd or changes, and the reader reads
+again. The datagram's checksum detects damage that this check misses (on machines that reorder stores).
 """
 
 from __future__ import annotations
