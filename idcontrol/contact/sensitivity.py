@@ -70,7 +70,7 @@ def _axes_slope(axes: Array, slope: Array, angle: float) -> Array:
     return np.stack((slope, c * d_first + s * d_second, c * d_second - s * d_first))
 
 
-def _acceleration_slope(
+def acceleration_slope(
     motion: tuple[Array, Array], slopes: tuple[Array, Array], places: tuple[Array, Array], moved: tuple[Array, Array]
 ) -> Array:
     """Return the derivative of a contact point's acceleration at v̇ = 0 (`spheres`), shape (3, k).
@@ -116,8 +116,8 @@ def row_derivatives(spheres: SphereContacts, contacts: Contacts, motion: MotionD
         out.gap[i], out.axes[i] = axes[0] @ centre, turned
         V, A, dV, dA = velocity[joint], drift[joint], motion.velocity_q[joint], motion.drift_q[joint]
         acceleration = A[:3] + np.cross(A[3:], p) + np.cross(V[3:], V[:3] + np.cross(V[3:], c))
-        by_q = _acceleration_slope((V, A), (dV, dA), (c, p), (centre, point))
-        by_v = _acceleration_slope((V, A), (J * moves, motion.drift_v[joint]), (c, p), (still, still))
+        by_q = acceleration_slope((V, A), (dV, dA), (c, p), (centre, point))
+        by_v = acceleration_slope((V, A), (J * moves, motion.drift_v[joint]), (c, p), (still, still))
         out.drift_q[:, i] = axes @ by_q + np.einsum("axl,x->al", turned, acceleration)
         out.drift_v[:, i] = axes @ by_v
     flat = (part.reshape(-1, *part.shape[2:]) for part in (out.jacobian, out.drift_q, out.drift_v))

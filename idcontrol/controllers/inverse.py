@@ -42,7 +42,7 @@ from idcontrol.controllers.load import Load, weigh
 from idcontrol.controllers.relax import solve
 from idcontrol.controllers.schemes import Scheme, as_printed, certify
 from idcontrol.controllers.settings import InverseSettings
-from idcontrol.controllers.stance import StanceRule
+from idcontrol.controllers.stance import StanceRule, land_corners
 from idcontrol.controllers.step import (
     DROPPED,
     NO_FILTER,
@@ -313,12 +313,13 @@ class InverseDynamics:
         """Take the step at `state` as a call does, and return its derivative, too.
 
         Raises:
-            InputError: State or reference is unusable; the controller has tasks, a torque filter, or contacts other
-                than point feet on the ground; or two threads call it at once.
+            InputError: State or reference is unusable; the controller has a `Force` task, a task relative to another
+                frame, a torque filter, or contacts with walls or bodies; or two threads call it at once.
         """
-        other = self._arguments[6] or self._machine.filter.cut.size or self._machine.patch.size
+        tasks = self._machine.tasks
+        other = self._machine.filter.cut.size or tasks.forces.task.size or (tasks.targets.base >= 0).any()
         if other or not isinstance(self._contacts, SphereContacts) or self._contacts.walls.size:
-            raise InputError("linearize knows joint references and point feet, no tasks, soles, walls or filters")
+            raise InputError("linearize supports no Force tasks, relative frames, walls or torque filters")
         if not self._system.busy.acquire(False):
             raise InputError("called by two threads at once: give each a controller of its own")
         try:
@@ -334,6 +335,10 @@ class InverseDynamics:
         candidates = self._look(state.t)
         if not usable(candidates.arrays, self._intake.inputs.stance.size, self._system.n_velocities):
             raise InputError(f"contacts {candidates.identity.tolist()} do not fit the feet of the reference")
+        machine = self._machine
+        if machine.lifted.size:
+            v = state.v[self._system.order]
+            land_corners(machine.lifted, machine.patch, machine.inputs.stance, candidates.arrays, v, machine.h)
         outcome, solved = self._solve(candidates)
         command = self._command(candidates, outcome) if outcome.ending >= 0 else self._repeated(outcome, solved)
         contacts = candidates.take(solved.joints.which)

@@ -82,7 +82,7 @@ def meets_ground(contacts: ContactArrays, i: int, v: Array, h: float, approach_s
     return meets
 
 
-@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
+@njit(cache=True, forceinline=True, error_model="numpy")
 def land_corners(
     lifted: Integers, patch: Integers, stands: Booleans, contacts: ContactArrays, v: Array, h: float
 ) -> None:

@@ -271,7 +271,7 @@ def _centroid(
         y[x] = change + targets.kd[i, x] * (targets.velocity[i, x] - now) - drift[x]
 
 
-@njit(cache=True, inner=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def task_rows(
     M: Array, bias: Array, v: Array, at: Placement, targets: Targets, arena: Arena
 ) -> tuple[Array, Array, Array]:

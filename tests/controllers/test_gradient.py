@@ -13,7 +13,7 @@ from tests import scenes
 from tests.controllers import walker
 from tests.differences import extended
 
-STEPS = {"q": 3e-6, "v": 3e-6, "reference": 3e-5, "mu": 1e-6}
+STEPS = {"q": 3e-6, "v": 3e-6, "reference": 3e-5, "task": 3e-5, "mu": 1e-6}
 """Steps of the differences: changes of forces stay far below the margins of the states below."""
 
 
@@ -44,30 +44,39 @@ def shifted(controller, state: State, reference: Reference, by: str, change: np.
     elif by == "reference":
         q, v, a = change.reshape(3, -1)
         reference = structs.replace(reference, q=reference.q + q, v=reference.v + v, a=reference.a + a)
-    mu = controller._contacts.mu.copy()
+    mu, targets = controller._contacts.mu.copy(), controller._machine.tasks.targets
+    wanted = targets.acceleration.copy()
     if by == "mu":
         controller._contacts.mu = mu + change
+    elif by == "task":
+        targets.acceleration[targets.weight > 0.0] += change
     controller.reset()
     command = controller(state, reference)
-    controller._contacts.mu = mu
+    controller._contacts.mu, targets.acceleration[:] = mu, wanted
     return command
 
 
-def outputs(command: Command) -> np.ndarray:
-    return np.concatenate((command.tau, command.predicted.force.ravel()))
+def outputs(command: Command, corners: int = 1) -> np.ndarray:
+    """Torques and forces; corners of a sole share a force that is nearly indeterminate, so only their sum counts."""
+    return joined(command.tau, command.predicted.force, corners)
 
 
-def agrees_with_differences(controller, state, reference, by, accuracy, seed=0, step=None):
+def joined(tau: np.ndarray, force: np.ndarray, corners: int) -> np.ndarray:
+    return np.concatenate((tau, force.reshape(-1, corners, 3).sum(axis=1).ravel()))
+
+
+def agrees_with_differences(controller, state, reference, by, accuracy, seed=0, step=None, corners=1):
     """Compare one direction of a Jacobian, random or the friction of all feet, with differences of the controller."""
     command, lin = controller.linearize(state, reference)
     assert lin.reason == ""
     columns = lin.jacobian(of="tau", by=by).shape[1]
     direction = np.ones(columns) if by == "mu" else np.random.default_rng(seed).normal(size=columns)
-    measured = extended(
-        lambda size: outputs(shifted(controller, state, reference, by, size * direction)), step or STEPS[by]
-    )
-    changes = lin.jvp(**{by: direction})
-    derived = np.concatenate((changes["tau"], changes["force"].ravel()))
+
+    def along(size: float) -> np.ndarray:
+        return outputs(shifted(controller, state, reference, by, size * direction), corners)
+
+    measured, changes = extended(along, step or STEPS[by]), lin.jvp(**{by: direction})
+    derived = joined(changes["tau"], changes["force"], corners)
     scale = max(np.abs(measured).max(), 0.01 * np.abs(outputs(command)).max())
     assert np.abs(derived - measured).max() <= accuracy * scale
     return lin

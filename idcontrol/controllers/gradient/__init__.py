@@ -5,7 +5,8 @@ constraints that are active there, and the results are multiplied. θ are the pa
 friction.
 
 1. *demand* and *target*: differentiated directly.
-2. *projection*: ``min ½ |v_q - b|²_W`` subject to ``J v = d``: its optimality conditions are linear equations.
+2. *projection*: ``min ½ |v_q - b|²_W`` subject to ``J v = d``: its optimality conditions are linear equations. With
+   tasks, the quadratic program of their demand takes its place (`idcontrol.controllers.gradient.tasks`).
 3. *motion*: ``M_b v⁺ + κ_b = J_bᵀ y`` with, at each contact, ``y = B ξ`` and ``R (u + D y) = 0``, where u = J v⁺ - d.
    B are directions of the impulse, R the rows that the contact law holds, D the compliance of the model. At a sticking
    contact both are the identity; at a sliding contact B is an edge of the pyramid, or turns with the slip on a circle.
@@ -28,8 +29,9 @@ from idcontrol.controllers.gradient.choice import Chosen, Solved, choose, veloci
 from idcontrol.controllers.gradient.demand import bound_slope, demand, held_slope, momentum, projection, target
 from idcontrol.controllers.gradient.impulses import Share, Shared, face, raw_impulses, share
 from idcontrol.controllers.gradient.motion import Moved, Sources, Yielding, motion
-from idcontrol.controllers.gradient.result import BY, Active, Linearization, Margin
-from idcontrol.controllers.gradient.site import Site, least_squares, visit
+from idcontrol.controllers.gradient.result import Active, Linearization, Margin
+from idcontrol.controllers.gradient.site import BY, NO_ERRORS, Site, least_squares, visit
+from idcontrol.controllers.gradient.tasks import task_demand
 from idcontrol.controllers.schemes import Scheme
 from idcontrol.controllers.step import COARSE, SLIPS, SOLVED
 from idcontrol.dynamics.derivatives import skew
@@ -66,7 +68,7 @@ def linearized(scheme: Scheme, site: Site, solved: Solved, tau: Array, load: Arr
         return _unknown(site, solved, tau, SINGULAR)
     if not (np.isfinite(result.tau).all() and np.isfinite(result.f).all() and np.isfinite(result.moved.slope).all()):
         return _unknown(site, solved, tau, SINGULAR)
-    reason, together = "", [0, 1, 2, 4]  # friction of all contacts together
+    reason, together = "", [k for k, name in enumerate((*BY, "friction of all contacts")) if name != "mu"]
     if not (result.moved.error[together] <= EXPLAINED).all():
         reason = "the motion does not follow from its active set"
     elif not (result.error[together] <= EXPLAINED).all():
@@ -82,6 +84,8 @@ class Slopes(NamedTuple):
         f: Of the impulses, shape (3 n, P).
         moved: The motion.
         shared: Stage II, or None.
+        missed: Misses of the task rows, shape (p,).
+        task: Of these misses, shape (p, P).
         error: Largest relative error of conditions and linear equations, as `Site.errors`.
     """
 
@@ -89,6 +93,8 @@ class Slopes(NamedTuple):
     f: Array
     moved: Moved
     shared: Shared | None
+    missed: Array
+    task: Array
     error: Array
 
 
@@ -107,7 +113,11 @@ def slopes(site: Site, solved: Solved, chosen: Chosen, v_plus: Array, tau: Array
     m, h, a = site.v.size, site.machine.h, tau.size
     tracked = step.w.fixed - (m - a)
     d = target(site, joints)
-    b, wrong = projection(site, joints, demand(site), d)
+    missed, by_task = np.zeros(0), site.zeros(0)
+    if site.machine.tasks.targets.kind.size:
+        b, missed, by_task, wrong = task_demand(site, joints, demand(site), d, load)
+    else:
+        b, wrong = projection(site, joints, demand(site), d)
     least, most = bound_slope(site, joints)
     released = np.setdiff1d(np.arange(a), tracked)
     upper = h * tau > 0.5 * (joints.bounds.least + joints.bounds.most)
@@ -117,20 +127,21 @@ def slopes(site: Site, solved: Solved, chosen: Chosen, v_plus: Array, tau: Array
     raw = f if chosen.raw is None else chosen.raw
     moved = motion(site, step, chosen.law, v_plus, raw, Sources(b[tracked], d, p, chosen.yielding))
     J, fixed = site.contacts.jacobian, step.w.fixed
-    shared, missed = None, np.zeros(5)
+    shared, unexplained = None, NO_ERRORS
     if chosen.cone is None:
-        f_slope, missed = raw_impulses(site, step, f, moved, chosen.kept)
+        f_slope, unexplained = raw_impulses(site, step, f, moved, chosen.kept)
     else:
         goal = held_slope(site, joints)[tracked]
         if chosen.raw is not None:
-            own, missed = raw_impulses(site, step, chosen.raw, moved, chosen.kept)
+            own, unexplained = raw_impulses(site, step, chosen.raw, moved, chosen.kept)
             goal += moved.p[fixed] - site.rows_transposed(chosen.raw)[fixed] - J[:, fixed].T @ own
         limits = (least[tracked], most[tracked])
         shared = share(site, step, chosen.cone, f, moved, Share(chosen.reference, goal), limits)
-        f_slope, missed = shared.slope, np.maximum(missed, shared.error)
+        f_slope, unexplained = shared.slope, np.maximum(unexplained, shared.error)
     out = bound.copy()
     out[tracked] = moved.p[fixed] - site.rows_transposed(f)[fixed] - J[:, fixed].T @ f_slope
-    return Slopes(out / h, f_slope, moved, shared, np.maximum(np.maximum(wrong, moved.error), missed))
+    error = np.maximum(np.maximum(wrong, moved.error), unexplained)
+    return Slopes(out / h, f_slope, moved, shared, missed, by_task, error)
 
 
 def _packed(site: Site, solved: Solved, tau: Array, result: Slopes, chosen: Chosen, reason: str) -> Linearization:
@@ -143,16 +154,17 @@ def _packed(site: Site, solved: Solved, tau: Array, result: Slopes, chosen: Chos
     laid_out = np.arange(at.total)
     for block in (at.q, at.v):
         laid_out[block.start + order] = np.arange(block.start, block.stop)
-    outputs = {"tau": result.tau, "force": force_slope.reshape(3 * n, at.total), "v_next": v_slope}
+    outputs = {"tau": result.tau, "force": force_slope.reshape(3 * n, at.total), "v_next": v_slope, "task": result.task}
     return Linearization(
         identity=site.contacts.identity.copy(),
         tau=tau.copy(),
         force=force,
         v_next=v_next,
+        task=result.missed,
         active=_active(solved, result.moved, result.shared),
         margin=_margin(site, solved, result.moved, result.shared, chosen),
         reason=reason,
-        error=dict(zip(BY, result.error[:4].tolist(), strict=True)),
+        error=dict(zip(BY, result.error[:-1].tolist(), strict=True)),
         slopes={name: slope[:, laid_out] for name, slope in outputs.items()},
         columns={name: getattr(at, name) for name in BY},
     )
@@ -215,10 +227,11 @@ def _unknown(site: Site, solved: Solved, tau: Array, reason: str) -> Linearizati
     pushed[site.v.size - tau.size :] += site.machine.h * tau
     v_plus = least_squares(site.system.M, pushed[:, None])[:, 0]
     n = len(site.contacts)
-    still, wrong = site.zeros(v_plus.size), np.full(5, np.inf)
+    still, wrong = site.zeros(v_plus.size), np.full(NO_ERRORS.size, np.inf)
     solved = solved._replace(f=f)
     moved = Moved(v_plus, still, still, f, site.zeros(3 * n), (), wrong)
-    result = Slopes(site.zeros(tau.size), site.zeros(3 * n), moved, None, wrong)
+    rows = site.columns.task.stop - site.columns.task.start
+    result = Slopes(site.zeros(tau.size), site.zeros(3 * n), moved, None, np.zeros(rows), site.zeros(rows), wrong)
     nothing = Yielding(np.zeros(3 * n), site.zeros(3 * n))
     chosen = Chosen("", None, solved.step.held, None, nothing, None)
     return _packed(site, solved, tau, result, chosen, reason)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from idcontrol.controllers.feedback import NEARING, TURNS_RAD_S, nearing
-from idcontrol.controllers.gradient.site import Site, fit, optimum, square_slopes
+from idcontrol.controllers.gradient.site import NO_ERRORS, Site, fit, optimum, square_slopes
 from idcontrol.controllers.load import UNMODELLED
+from idcontrol.controllers.stance import SOLE_RANK
 from idcontrol.controllers.step import EASE_S, AssembledStep
 from idcontrol.dynamics.derivatives import inertia_times, inverse_dynamics
 from idcontrol.dynamics.system import System
@@ -49,8 +50,36 @@ def target(site: Site, step: AssembledStep) -> Array:
     slope *= np.tile(decay, 3)[:, None]
     closing = -contacts.gap / landing.closing_s
     moves = (closing > -landing.sink_m_s) & (closing < landing.rise_m_s)
+    landed = contacts.surface_velocity + np.tile(decay, 3) * w
+    landed[:n] += (1.0 - decay) * np.clip(closing, -landing.sink_m_s, landing.rise_m_s)
     slope[:n, at.q] += np.where(moves, (decay - 1.0) / landing.closing_s, 0.0)[:, None] * rows.gap
-    return slope
+    return _rigid(site, landed, slope)
+
+
+def _rigid(site: Site, raw: Array, slope: Array) -> Array:
+    """Return the derivative of targets `raw` (3 n,) after the projection onto velocities of rigid soles (`as_rigid`).
+
+    The projection Π onto the range of C, the base's columns of a sole's rows, changes by ``(1 - Π) dC C⁺`` and its
+    transpose (Golub & Pereyra 1973, eq. 4.12).
+    """
+    n, patch, u = len(site.contacts), site.machine.patch, site.v.size - site.system.n_actuated
+    if patch.size == 0 or u < 6:
+        return slope
+    out, foot = slope.copy(), patch[site.contacts.identity]
+    for one in np.unique(foot):
+        corners = np.flatnonzero(foot == one)
+        if corners.size == 1:
+            continue
+        rows = np.concatenate([axis * n + corners for axis in range(3)])
+        C, dC = site.contacts.jacobian[rows, :6], site.rows.jacobian[rows, :6]
+        inverse = np.linalg.pinv(C, rcond=SOLE_RANK)
+        twist, rest = inverse @ raw[rows], raw[rows] - C @ (inverse @ raw[rows])
+        turned = np.einsum("rkl,k->rl", dC, twist)
+        turned -= C @ (inverse @ turned)
+        turned += inverse.T @ np.einsum("rkl,r->kl", dC, rest)
+        out[rows] = C @ (inverse @ slope[rows])
+        out[rows, site.columns.q] += turned
+    return out
 
 
 def projection(site: Site, step: AssembledStep, wanted: tuple[Array, Array], d: Array) -> tuple[Array, Array]:
@@ -64,7 +93,7 @@ def projection(site: Site, step: AssembledStep, wanted: tuple[Array, Array], d: 
     """
     (b, slope), J, M = wanted, step.contacts.jacobian, site.system.M
     if not site.machine.projects or len(site.contacts) == 0:
-        return slope, np.zeros(5)
+        return slope, NO_ERRORS
     m, a = M.shape[0], b.size
     u = m - a
     W, away = M[u:, u:], step.b - b

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from idcontrol.controllers.gradient.motion import ALONG, NOTHING, ON_FACE, SOLID, Moved, blocks, edges_along
-from idcontrol.controllers.gradient.site import Site, fit, least_squares, optimum
+from idcontrol.controllers.gradient.site import NO_ERRORS, Site, fit, least_squares, optimum
 from idcontrol.controllers.step import AssembledStep
 from idcontrol.dynamics.derivatives import inertia_times
 from idcontrol.models.distribution import RIDGE
@@ -236,7 +236,7 @@ def raw_impulses(site: Site, step: AssembledStep, f: Array, moved: Moved, kept: 
         kept: Directions along which a vertex is loaded, shape (3 n, k); None for compliant contacts.
     """
     if kept is None:
-        return moved.y_slope, np.zeros(5)
+        return moved.y_slope, NO_ERRORS
     free, J = step.w.free, site.contacts.jacobian
     turned = site.zeros(f.size)
     n = len(site.contacts)

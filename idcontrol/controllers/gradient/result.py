@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -41,9 +41,6 @@ class Margin(NamedTuple):
     multiplier: float
 
 
-BY: Final = ("q", "v", "reference", "mu")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linearization:
     """The derivative of one control step.
@@ -55,6 +52,8 @@ class Linearization:
         tau: Torques, shape (a,) [N m].
         force: Forces of the ground that the torques assume, world axes, shape (n, 3) [N].
         v_next: Velocity at the end of the period, in Pinocchio's layout, shape (nv,).
+        task: Desired minus demanded acceleration of each task row with a weight, in the order of the tasks, shape (p,)
+            [m/s², rad/s², or N m for angular momentum].
         active: The active set.
         margin: Distance to its next change. If it is zero, the derivative holds on one side only.
         reason: Why the derivative is not that of the step; empty if it is.
@@ -69,6 +68,7 @@ class Linearization:
     tau: Array
     force: Array
     v_next: Array
+    task: Array
     active: Active
     margin: Margin
     reason: str
@@ -81,10 +81,10 @@ class Linearization:
 
         Args:
             of: ``"tau"``, a rows; ``"force"``, 3 n rows: x, y, z of the first contact, then of the second;
-                ``"v_next"``, nv rows.
+                ``"v_next"``, nv rows; ``"task"``, p rows.
             by: ``"q"``, nv columns: a tangent of the configuration as in ``pinocchio.integrate``; ``"v"``, nv columns;
-                ``"reference"``, 3 a columns: q, v and a of the joints; ``"mu"``, n columns: friction of the contacts in
-                stance.
+                ``"reference"``, 3 a columns: q, v and a of the joints; ``"task"``, p columns: desired acceleration of
+                each task row; ``"mu"``, n columns: friction of the contacts in stance.
 
         Raises:
             UnknownName: There is no such output or parameter.
@@ -111,7 +111,11 @@ class Linearization:
         return changes | {"force": changes["force"].reshape(-1, 3)}
 
     def vjp(
-        self, tau: Array | None = None, force: Array | None = None, v_next: Array | None = None
+        self,
+        tau: Array | None = None,
+        force: Array | None = None,
+        v_next: Array | None = None,
+        task: Array | None = None,
     ) -> dict[str, Array]:
         """Return the gradient of a scalar by all parameters, by name, from its gradient by the outputs.
 
@@ -123,6 +127,7 @@ class Linearization:
             ("tau", self.tau, tau),
             ("force", self.force, force),
             ("v_next", self.v_next, v_next),
+            ("task", self.task, task),
         ):
             if gradient_of is not None:
                 gradient += _shaped(f"the gradient by {of}", gradient_of, output.shape).ravel() @ self.slopes[of]

@@ -10,7 +10,7 @@ from idcontrol.contact.contacts import Contacts
 from idcontrol.contact.sensitivity import RowDerivatives, row_derivatives
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.controllers.step import AssembledStep, Machine
-from idcontrol.dynamics.derivatives import inertia_times, motions
+from idcontrol.dynamics.derivatives import MotionDerivatives, inertia_times, motions
 from idcontrol.dynamics.system import System
 from idcontrol.types import Array
 
@@ -26,6 +26,7 @@ class Columns(NamedTuple):
         q: Configuration, in the tangent space.
         v: Velocity.
         reference: `Reference.q`, then `Reference.v`, then `Reference.a`.
+        task: Desired accelerations of the rows of the tasks.
         mu: Friction of the contacts in stance.
         total: Number of columns.
     """
@@ -33,14 +34,22 @@ class Columns(NamedTuple):
     q: slice
     v: slice
     reference: slice
+    task: slice
     mu: slice
     total: int
 
     @staticmethod
-    def of(m: int, a: int, n: int) -> Columns:
-        """Return the columns of a robot with m velocities, a joints and n contacts."""
-        q, v, reference = slice(0, m), slice(m, 2 * m), slice(2 * m, 2 * m + 3 * a)
-        return Columns(q, v, reference, slice(reference.stop, reference.stop + n), reference.stop + n)
+    def of(m: int, a: int, tasks: int, n: int) -> Columns:
+        """Return the columns of a robot with m velocities, a joints, rows of tasks and n contacts."""
+        ends = np.cumsum([0, m, m, 3 * a, tasks, n]).tolist()
+        q, v, reference, task, mu = (slice(*ends[k : k + 2]) for k in range(5))
+        return Columns(q, v, reference, task, mu, ends[-1])
+
+
+BY: Final = Columns._fields[:-1]
+"""The parameters."""
+NO_ERRORS: Final = np.zeros(len(BY) + 1)
+"""`Site.errors` of equations that hold."""
 
 
 class Site(NamedTuple):
@@ -52,6 +61,7 @@ class Site(NamedTuple):
     contacts: Contacts
     rows: RowDerivatives
     columns: Columns
+    motion: MotionDerivatives
 
     def zeros(self, rows: int) -> Array:
         """Return a matrix of this number of rows, without any dependence on parameters."""
@@ -64,16 +74,16 @@ class Site(NamedTuple):
         return out
 
     def errors(self, missed: Array, right: Array) -> Array:
-        """Return the relative error of linear equations for each block of parameters, shape (5,).
+        """Return the relative error of linear equations for each block of parameters, shape (len(BY) + 1,).
 
-        The last two blocks are the friction of each contact alone, and of all contacts together.
+        The last block is the friction of all contacts together.
 
         Args:
             missed: Left minus right sides, shape (r, P).
             right: Right sides, shape (r, P).
         """
         at, scale = self.columns, max(np.abs(right).max(initial=0.0), 1e-300)
-        blocks = [missed[:, block] for block in (at.q, at.v, at.reference, at.mu)]
+        blocks = [missed[:, block] for block in (at.q, at.v, at.reference, at.task, at.mu)]
         blocks.append(missed[:, at.mu].sum(axis=1))
         return np.array([np.abs(block).max(initial=0.0) / scale for block in blocks])
 
@@ -89,8 +99,11 @@ class Site(NamedTuple):
 def visit(machine: Machine, system: System, spheres: SphereContacts, contacts: Contacts) -> Site:
     """Return the derivatives of a robot and its contacts in stance, at the inputs of the machine."""
     v = machine.inputs.v[system.order]
-    rows = row_derivatives(spheres, contacts, motions(system, v))
-    return Site(machine, system, v, contacts, rows, Columns.of(v.size, system.n_actuated, len(contacts)))
+    motion = motions(system, v)
+    rows = row_derivatives(spheres, contacts, motion)
+    tasks = int((machine.tasks.targets.weight > 0.0).sum())
+    columns = Columns.of(v.size, system.n_actuated, tasks, len(contacts))
+    return Site(machine, system, v, contacts, rows, columns, motion)
 
 
 def least_squares(A: Array, right: Array) -> Array:
@@ -121,10 +134,11 @@ def optimum(H: Array, A: Array, g: Array, e: Array) -> Array:
     else:
         _, size, across = np.linalg.svd(A)
         ways = across[int((size > RANK * size.max(initial=0.0)).sum()) :].T
-    if ways.shape[1]:
-        # the ridge of stage II is 1e-8 of the torques
-        x = x + ways @ np.linalg.lstsq(ways.T @ H @ ways, ways.T @ (g - H @ x), rcond=1e-14)[0]
-    return x
+    size, turned = np.linalg.eigh(ways.T @ H @ ways)
+    # the ridge of stage II is 1e-8 of the torques; without a cost a direction stays zero
+    costly = size > 1e-14 * np.abs(H).max(initial=0.0)
+    ways = ways @ turned[:, costly]
+    return x + ways @ ((ways.T @ (g - H @ x)) / size[costly][:, None])
 
 
 def square_slopes(site: Site, step: AssembledStep) -> Array:

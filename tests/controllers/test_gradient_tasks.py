@@ -1,0 +1,83 @@
+"""Derivatives of steps with whole-body tasks, on point feet and on soles, against differences of the step itself."""
+
+import numpy as np
+import pinocchio as pin
+import pytest
+from msgspec import structs
+
+from idcontrol import controllers, robots, tasks
+from idcontrol.controllers import InverseSettings
+from idcontrol.errors import InputError
+from tests.controllers.test_gradient import agrees_with_differences
+
+
+def stepping(name, listed, mu=0.6, speed=0.01, seed=0):
+    """A controller with tasks, and a state close to standing whose feet hardly slip."""
+    robot, rng = robots.load(name), np.random.default_rng(seed)
+    controller = controllers.make(
+        "id-coulomb-qp", robot, mu=mu, rate_hz=1000, tasks=listed, settings=InverseSettings(impacts=False)
+    )
+    system, m = controller._system, controller._system.n_velocities
+    state, reference = robot.standing_state(system), robot.standing_reference()
+    bent = np.r_[np.zeros(6), 2e-3 * rng.normal(size=m - 6)]
+    q = pin.integrate(system.model, state.q, system.to_pinocchio(bent))
+    system.update(q, np.zeros(m))
+    J, v = controller._contacts.detect(np.inf).jacobian, speed * rng.normal(size=m)
+    v -= 0.9 * np.linalg.pinv(J, rcond=1e-9) @ (J @ v)
+    change = [0.003, 0.01, 1.0] * rng.normal(size=(m - 6, 3))
+    reference = structs.replace(
+        reference, q=reference.q + change[:, 0], v=reference.v + change[:, 1], a=reference.a + change[:, 2]
+    )
+    return controller, structs.replace(state, q=q, v=system.to_pinocchio(v)), reference
+
+
+def trunk(acceleration):
+    """Tasks on the trunk of go1 that accelerates."""
+    position = tasks.Frame("trunk", "position", kp=100.0)
+    position.set(robots.load("go1").standing_state().q[:3], None, acceleration)
+    return [position, tasks.Frame("trunk", "orientation", kp=50.0)]
+
+
+@pytest.mark.parametrize("by", ["q", "v", "reference", "task", "mu"])
+@pytest.mark.parametrize(
+    ("listed", "mu", "demand"),
+    [
+        ([tasks.Frame("trunk", strict=True, kp=50.0, axes="LOCAL"), tasks.Posture(kp=30.0)], 0.6, "free"),
+        (trunk([1.5, 0.3, 0.0]), 0.1, "qp"),  # friction limits the acceleration
+    ],
+    ids=["free", "qp"],
+)
+def test_derivatives_with_tasks_agree_with_differences(listed, mu, demand, by):
+    controller, state, reference = stepping("go1", listed, mu)
+    agrees_with_differences(controller, state, reference, by, 1e-6)
+    command, lin = controller.linearize(state, reference)
+    assert command.demand == demand
+    assert lin.jacobian(of="task", by="task").shape == (6, 6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by", ["q", "v", "reference", "task"])
+@pytest.mark.parametrize(("name", "torso"), [("talos", "torso_2_link"), ("g1", "torso_link")])
+def test_derivatives_on_soles_agree_with_differences(name, torso, by):
+    listed = [tasks.CoM(), tasks.Frame(torso, "orientation"), tasks.Posture(kp=30.0)]
+    controller, state, reference = stepping(name, listed)
+    agrees_with_differences(controller, state, reference, by, 1e-6, step=3e-5, corners=4)
+
+
+def test_a_strict_task_does_not_depend_on_the_posture():
+    """The reference of the joints moves neither the strict task nor what contacts forbid."""
+    controller, state, reference = stepping("go1", [tasks.Frame("trunk", strict=True)])
+    _, lin = controller.linearize(state, reference)
+    assert np.abs(lin.task).max() < 1e-9
+    assert np.abs(lin.jacobian(of="task", by="reference")).max() < 1e-9
+    np.testing.assert_allclose(lin.jacobian(of="task", by="task"), 0.0, atol=1e-9)
+    moves = lin.jacobian(of="v_next", by="task")[:6]  # the trunk accelerates as desired, h is 1 ms
+    # v_next is in the axes at the end of the period, which turn by 1e-5
+    np.testing.assert_allclose(np.linalg.svd(moves, compute_uv=False), 1e-3, rtol=1e-5)
+
+
+def test_tasks_without_derivatives_are_refused():
+    for task in (tasks.Force("FL_foot"), tasks.Frame("FL_foot", relative_to="trunk")):
+        controller, state, reference = stepping("go1", [task])
+        with pytest.raises(InputError, match="no Force tasks, relative frames"):
+            controller.linearize(state, reference)
