@@ -77,7 +77,7 @@ that slip less than `SLIP_SPEED`, 1e-6 m/s, stand in the program; with levers of
 rad/s."""
 
 GRAVITY: Final = 9.81
-"""A contact that slips less than μ times this acceleration in a period can stop in the period [m/s²]."""
+"""A contact can stop within a period if it slips slower than μ times this acceleration times the period [m/s²]."""
 
 WRENCH_WEIGHT: Final = 100.0
 """Factor of the weight w of changes of the wrench: w is this factor times the weight of the weakest motor, divided by

@@ -26,8 +26,8 @@ QUIET: Final = 0.01
 COARSE: Final = 0.1
 """Standard deviation of a row in the first fit, relative to the rms generalized force of the row."""
 EXACT: Final = 1e-5
-"""Smallest standard deviation of a row, relative to its rms generalized force: its inverse square is far below the
-inverse of rounding."""
+"""Smallest standard deviation of a row, relative to its rms generalized force. Its inverse square, a weight, stays far
+below the inverse of the rounding error."""
 PASSES: Final = 5
 """Number of fits; σ of logs with noise settles within four."""
 STEPS: Final = 200
@@ -64,7 +64,7 @@ class Fit(NamedTuple):
 def rms_of(blocks: Blocks, prior: Prior, system: System) -> Array:
     """Return the rms force of nominal bodies and drives in each row, at least `QUIET` of the largest, (m,) [N, N m].
 
-    The three linear rows of a free-flyer have one value, and so have the three angular rows.
+    The three linear rows of a free-flyer share one value, and so do the three angular rows.
     """
     theta, k = prior.parameters(prior.start)[0], SIZE * len(prior.root)
     squares = sum(np.square(blocks.A[:, :, part] @ theta[part]) for part in (slice(k), slice(k, None)))
@@ -81,7 +81,7 @@ class Rows(NamedTuple):
         gram: Products of coefficients and right side ``(A, -b)`` of each row, shape (m, p + 1, p + 1); the unknowns are
             eliminated.
         counts: Number of equations of each row that remain after this elimination, shape (m,).
-        scale: Parameter that is the scale of each joint's row, and -1 for other rows, shape (m,).
+        scale: Index of the parameter that is the scale of a joint's row, and -1 for other rows, shape (m,).
     """
 
     gram: Array
@@ -149,7 +149,7 @@ def _cost(rows: Rows, prior: Prior, z: Array, first: Array) -> tuple[float, Arra
     """Return half the cost at coordinates `z`, with its gradient and its Gauss-Newton Hessian.
 
     Args:
-        rows: The equations; their σ are at the scales of the coordinates `first`.
+        rows: The equations; their σ assume the drives' scales in the coordinates `first`.
         prior: The prior.
         z: Coordinates, shape (p,).
         first: Coordinates, shape (p,).

@@ -26,7 +26,7 @@ PARTS: Final = ("offsets", "links", *DRIVE)
 HELD_OUT: Final = 0.2
 """Share of each log that is held out."""
 KNOWN: Final = 0.5
-"""Largest standard deviation, relative to the deviation before the log, of a parameter that the log determines."""
+"""The logs determine a parameter if its standard deviation is below this share of its prior standard deviation."""
 
 
 class Question(NamedTuple):
@@ -90,7 +90,7 @@ def identify(logs: Sequence[Log], robot: Robot, question: Question) -> Identifie
 
 
 def _nominal(robot: Robot, system: System) -> Actuators:
-    """Return the actuators of the robot file; without the table, actuators without inertia and friction."""
+    """Return the actuators of the robot file; if it has none, actuators without inertia and friction."""
     if robot.description.actuators is not None:
         return robot.actuators(system.actuated_names)
     none = np.zeros(system.n_actuated)

@@ -248,8 +248,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         torque_share: Largest difference between a sent and an applied torque, as a share of the torque limit. A joint
             may not stand still while its torque changes by more and its reference by more than `frozen`.
         stop_button: Button of the machine's joystick that requests the end: the robot comes to rest and lies down.
-        hot_c: Highest temperature of a drive [°C]; null takes the robot file's.
-        voltage_v: Lowest and highest supply voltage; null takes the robot file's.
+        hot_c: Highest temperature of a drive [°C]; null means the limit in the robot file.
+        voltage_v: Lowest and highest supply voltage; null means the limits in the robot file.
     """
 
     overrun: Rule = Rule(tolerate=50)

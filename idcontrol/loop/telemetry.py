@@ -21,9 +21,8 @@ from idcontrol.record.metrics import solver_number
 from idcontrol.types import Array, Booleans, Command, ContactForces, Integers, Reference
 
 PARTS = ("read", "estimate", "plan", "control", "gate", "record")
-"""Timed parts of a tick. ``read`` includes judging the machine's state; ``estimate`` is `Parts.sense`. ``gate`` is all
-between the controller and the end of sending: recording the command, the state machine, the gate. ``record`` is
-passing on the row of the previous tick.
+"""Timed parts of a tick. ``read`` includes judging the machine's state; ``estimate`` is `Parts.sense`. ``gate`` begins
+when the controller returns, and ends after sending. ``record`` is passing on the row of the previous tick.
 """
 UNSPENT = dict.fromkeys(PARTS, math.nan)
 COURSE = (

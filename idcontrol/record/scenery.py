@@ -101,7 +101,7 @@ class Scenery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         mu: Friction coefficient of the ground; None if there is no single value, because nothing slips or each
             touchdown has a different value.
         mu_told: Friction coefficient that the controller assumes; None in the same cases as `mu`.
-        hands: Names of the robot's hands that are numbered after its feet.
+        hands: Names of the robot's hands that may touch walls; they are numbered after its feet.
         walls: Unit normal and offset of each wall ``n·p = offset``, which feet and hands may touch; `bodies` contains
             the drawn walls.
     """

@@ -1,7 +1,7 @@
 """Makes the runs of a sweep, each in its own process, on this machine's cores or on a Dask cluster.
 
-A run is written into a hidden folder, which is renamed at the end. A row is therefore finished exactly if its folder
-exists, even after a kill, and two attempts at a row cannot mix.
+A run is written into a hidden folder, which is renamed at the end. So even after a kill, a row is finished if and only
+if its folder exists, and two attempts at a row cannot mix.
 """
 
 from __future__ import annotations
