@@ -39,7 +39,7 @@ def test_targets_are_reached_and_standing_at_home_lasts():
     np.testing.assert_allclose(seen[10:22], 0.5 * crouch, atol=0.03)  # standing feet prevent exact targets
 
 
-def test_the_environment_ends_where_a_recorded_walk_has_fallen(environment):
+def test_an_episode_ends_with_the_tilt_that_counts_as_a_fall(environment):
     environment.reset(seed=0)
     leaning = environment._state.q.copy()
     for angle, fell in ((0.5, False), (0.7, True)):

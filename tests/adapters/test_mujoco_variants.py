@@ -229,7 +229,7 @@ OTHER_DYNAMICS = ("damping", "rotors", "dry friction", "gravity of another place
 
 
 @pytest.mark.parametrize("variant", one_fast(DRIVEN, *QUICK))
-def test_joints_get_the_torques_to_rounding_and_accelerate_as_ours(robot, variant):
+def test_joints_get_exact_torques_and_accelerate_like_our_model(robot, variant):
     model = foreign.same(*DRIVEN[variant])
     bridge, data, system, rng = Bridge(model, robot), mujoco.MjData(model), robot.system(), np.random.default_rng(1)
     names = system.actuated_names

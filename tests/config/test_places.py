@@ -267,7 +267,7 @@ def test_a_missing_robot_is_reported():
         controllers.build("mine.py:FromRobot", setup())
 
 
-def test_a_controller_and_a_plant_of_ones_own_trot_like_ours(files):
+def test_a_users_controller_and_plant_trot_like_the_built_in_ones(files):
     ours = idc.run("trot", controller="pid", duration_s=0.05)
     mine = idc.run("trot", controller="mine.py:FromRobot", plant="mine.py:Plant", duration_s=0.05)
     np.testing.assert_allclose(mine.arrays["tau"], ours.arrays["tau"], atol=1e-12)

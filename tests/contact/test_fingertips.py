@@ -50,7 +50,7 @@ def test_each_finger_has_a_contact_with_its_number(system):
     assert (contacts.mu == 0.7).all()
 
 
-def test_contact_rows_tell_how_fast_gaps_grow(system):
+def test_normal_rows_give_the_derivative_of_the_gaps(system):
     """Along a motion of all joints and the box the normal rows give the derivative of the gaps."""
     q = put(system)
     rng = np.random.default_rng(4)

@@ -175,7 +175,7 @@ def test_products_from_both_sides_agree(quadruped):
     assert ahead == pytest.approx(sum(backward[name] @ change for name, change in changes.items()), rel=1e-12)
 
 
-def test_the_command_is_that_of_a_call(quadruped):
+def test_linearize_returns_the_command_of_a_call(quadruped):
     state, reference = moving(quadruped, STICKING)
     control, other = walker.controller(), walker.controller()
     for _ in range(2):  # the second step begins from the torques of the first

@@ -117,7 +117,7 @@ def test_every_controller_sends_impedance_commands_where_there_are_drives(quadru
 @pytest.mark.parametrize("value", [None, "far", np.zeros(3), np.full(12, np.nan)])
 @pytest.mark.parametrize("part", ["q", "v", "a"])
 @pytest.mark.parametrize("name", ["pid", "id-sensed-1"])
-def test_a_reference_that_is_none_gives_a_drive_nothing_to_do(quadruped, name, part, value):
+def test_an_unusable_reference_gives_zero_drive_commands(quadruped, name, part, value):
     driven = controllers.build(name, setup(walker.TORQUE_GAINS))
     command = driven(walker.at_home(quadruped), structs.replace(walker.stand(), **{part: value}))
     assert command.status is Status.FAILED

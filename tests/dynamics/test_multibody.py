@@ -70,7 +70,7 @@ def turning_and_sliding() -> System:
     return System(model)
 
 
-def test_where_joints_are_is_in_the_data_of_pinocchio():
+def test_poses_of_joints_are_written_into_the_data_of_pinocchio():
     system = robots.load("go1").system()
     assert type(system) is CompiledSystem
     q, v = random_state(system, np.random.default_rng(7))

@@ -116,7 +116,7 @@ def test_predicted_impulses_and_velocity_solve_the_plants_problem(steps):
     assert max(missed) < 1e-9
 
 
-def test_where_the_plant_moves_otherwise_its_problem_has_two_solutions(steps):
+def test_if_motion_differs_from_the_prediction_the_problem_has_two_solutions(steps):
     """A unique solution equals the prediction; a difference means two valid solutions of one problem."""
     differ = 0
     for s in steps:

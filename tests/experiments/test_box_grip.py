@@ -27,7 +27,7 @@ def test_too_little_friction_lets_the_boxes_fall_and_the_run_says_so(tmp_path):
     assert metrics["steps_held_coulomb_lcp"] < 20
 
 
-def test_copies_are_the_same_contact_under_numbers_of_their_own():
+def test_copies_of_a_contact_differ_only_in_their_identity():
     system, geometry = box_grip._machine(Config())
     detector = CollisionContacts(system, geometry, 0.5)
     q = np.zeros(16)

@@ -37,7 +37,7 @@ def test_the_momentum_error_is_that_of_dense_matrices():
     assert clutter.momentum_error(problem, solution) > 1e-5
 
 
-def test_walls_keep_bodies_that_open_ground_lets_go():
+def test_bodies_stay_within_walls_and_leave_without_walls():
     config = Config(duration_s=3.0)
     far = {
         walls: np.abs(clutter.simulate(config, 16, walls=walls).state.position[:, :2]).max() for walls in (True, False)

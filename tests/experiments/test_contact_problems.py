@@ -109,7 +109,7 @@ def test_an_interrupted_run_keeps_its_counts(tmp_path, monkeypatch):
     assert sum(row["problems"] for row in counts["rows"] if row["what"] == "viscous") == 48
 
 
-def test_what_is_wrong_is_named_by_its_number(tmp_path, monkeypatch):
+def test_problems_with_wrong_answers_are_reported_by_number(tmp_path, monkeypatch):
     def liar(problem, warm):
         solution = coulomb.solve(problem, warm)
         return structs.replace(solution, impulses=solution.impulses + (len(problem.contacts) == 2))

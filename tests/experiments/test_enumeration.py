@@ -20,7 +20,7 @@ def machine():
 
 @pytest.mark.parametrize("contacts", [1, 2, 3, 4])
 @pytest.mark.parametrize("still", [True, False])
-def test_the_start_solves_its_step_and_the_torque_is_the_steps(machine, contacts, still):
+def test_the_start_solves_the_contact_problem_and_torques_are_consistent(machine, contacts, still):
     rng = np.random.default_rng(contacts)
     for _ in range(3):
         nearest, y, problem = nearest_problem(rng, *machine, contacts, still=still)

@@ -51,7 +51,7 @@ def walk(controller, out):
 
 
 @pytest.mark.slow
-def test_a_pd_law_of_ones_own_trots(tmp_path):
+def test_the_example_of_a_pd_law_trots(tmp_path):
     metrics = walk("pd:JointPd", tmp_path / "run")
     assert metrics["completed"]
     assert metrics["q_err_rad"] < 0.015
@@ -59,7 +59,7 @@ def test_a_pd_law_of_ones_own_trots(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_whole_body_controller_of_ones_own_trots_and_knows_its_forces(tmp_path):
+def test_the_example_of_a_whole_body_controller_trots_and_predicts_forces(tmp_path):
     metrics = walk("whole_body:WholeBody", tmp_path / "run")
     assert metrics["completed"]
     assert metrics["q_err_rad"] < 0.006

@@ -152,6 +152,6 @@ def test_the_command_prints_both_numbers(tmp_path, capsys):
         ({"series": {"a": Series(np.zeros(2)), "b": Series(np.zeros(3))}}, "different lengths"),
     ],
 )
-def test_what_cannot_be_recorded_is_refused(tmp_path, more, line):
+def test_findings_that_cannot_be_recorded_are_refused(tmp_path, more, line):
     with pytest.raises(InputError, match=line):
         _save(tmp_path, **more)

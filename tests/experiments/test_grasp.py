@@ -83,7 +83,7 @@ def test_infinite_friction_holds_the_box_like_finite_friction(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_grip_as_the_check_asks_for_lets_error_feedback_hold_the_box_too(tmp_path):
+def test_with_the_grip_that_the_check_computes_pid_holds_the_box(tmp_path):
     needed = run(tmp_path / "a", controller="pid", mu=1.0, duration_s=0.01)["grip_needed_nm"]
     # pid lags and shakes more than the plan: it gets one and a half times the grip
     grip = float(1.5 * needed / (0.05 * np.cos(np.pi / 4)))
@@ -201,7 +201,7 @@ def test_contact_aware_controllers_hold_the_box_for_three_seconds(tmp_path, cont
 
 @pytest.mark.slow
 @pytest.mark.parametrize("plant", ["coulomb-lcp", "coulomb-cone", "noslip", "constraint", "sap"])
-def test_every_plant_with_infinite_friction_holds_the_box_for_both(tmp_path, plant):
+def test_with_infinite_friction_both_controllers_hold_the_box_on_every_plant(tmp_path, plant):
     pid = run(tmp_path / "pid", controller="pid", plant=plant)
     aware = run(tmp_path / "aware", plant=plant)
     assert pid["completed"]

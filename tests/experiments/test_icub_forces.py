@@ -32,7 +32,7 @@ def test_a_foot_above_the_floor_carries_nothing_wherever_the_pressure_seems_to_b
     np.testing.assert_allclose(icub_forces.share(pressed((0.025, 0.05)), FEET, lifted, 0.1), [0.0, 324.0], atol=1e-3)
 
 
-def test_split_accounts_for_the_pressure_that_soles_loaded_in_their_middles_have():
+def test_the_share_of_pressure_explained_by_the_split_is_one_for_soles_loaded_in_their_middles():
     rng = np.random.default_rng(0)
     split = rng.uniform(0.3, 0.7, 50)
     corners, measured_n = np.tile(FEET, (50, 1, 1, 1)), 324.0 * np.column_stack((split, 1.0 - split))

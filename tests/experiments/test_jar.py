@@ -35,7 +35,7 @@ def test_a_keyframe_that_fails_is_named(tmp_path, monkeypatch):
     assert not metrics["completed"]
 
 
-def test_what_the_solver_returns_is_complementary_and_another_impulse_is_not():
+def test_the_solvers_impulses_are_complementary_and_other_impulses_are_not():
     parameters = sap.Parameters(tolerance=1e-6)
     scene = Scene(h=5e-3, mu=0.8, mu_marble=0.3, parameters=parameters)
     play(scene, KEYFRAMES[0]._replace(duration_s=0.05), lambda: None)

@@ -30,7 +30,7 @@ def test_data_sets_have_the_paper_s_size(row):
         assert 0.1 <= mu <= 1.0
 
 
-def test_where_all_contacts_roll_lemkes_method_finds_the_solution_that_exists():
+def test_lemkes_method_solves_every_problem_of_rolling_contacts():
     """Copositive, and the ray condition holds (Trinkle et al. 1997, Theorem 2 without its bound on μ)."""
     rng = np.random.default_rng(3)
     for _ in range(20):

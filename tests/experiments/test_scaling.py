@@ -14,7 +14,7 @@ def test_growth_is_the_exponent_of_a_power_law_and_leaves_few_contacts_out():
 
 
 @pytest.mark.slow
-def test_each_scheme_has_its_times_and_its_paper_beside_it(tmp_path):
+def test_each_scheme_has_times_and_the_papers_numbers(tmp_path):
     config = Config(contacts=(4, 12, 24), schemes=("id-coulomb-qp", "no-slip LCP alone"), samples=5, budget_s=0.2)
     metrics = experiment.run(config, tmp_path, lambda share: None)
     assert metrics["paper"]["id_coulomb_qp_contacts_within_1_ms"] == 30

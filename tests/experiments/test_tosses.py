@@ -99,7 +99,7 @@ def test_fixed_parameters_are_scored_on_a_file_without_a_fit(record_file, tmp_pa
     assert metrics["engines"]["dissipation"]["parameters"] == tosses.ENGINES["dissipation"].fitted
 
 
-def test_what_cannot_be_read_is_refused_in_one_line(tmp_path, record_file):
+def test_unreadable_records_are_refused_in_one_line(tmp_path, record_file):
     def refused(line, **settings):
         with pytest.raises(InputError, match=line):
             tosses.experiment.run(Config(**settings), tmp_path / "out", lambda share: None)

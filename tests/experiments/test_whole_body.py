@@ -245,7 +245,7 @@ def test_force_pushes_for_its_duration_in_its_direction():
     assert (plant.countdown, plant.steps) == (500, 80)
 
 
-def test_planner_and_controller_sense_what_the_plant_does_not_do():
+def test_planner_and_controller_get_sensed_states():
     bias, noise = BiasLevel(attitude_rad=0.01), NoiseLevel(joint_rad_s=1e-3)
     scene = WholeBodyScene(msgspec.structs.replace(SWAY, robot="go1", sensing=Sensing(bias=bias, noise=noise)))
     tick = next(scene.ticks())

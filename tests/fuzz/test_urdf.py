@@ -86,7 +86,7 @@ def test_a_machine_of_absurd_size_is_refused_at_once(tmp_path, text, line):
 
 
 @pytest.mark.parametrize("parent", [lambda i: f"l{i - 1}", lambda i: "l0"], ids=["chain", "star"])
-def test_as_many_joints_as_are_allowed_are_read_and_computed(tmp_path, parent):
+def test_a_robot_with_the_largest_allowed_number_of_joints_is_read(tmp_path, parent):
     (tmp_path / "x.urdf").write_text(machine(101, parent))
     assert urdf.inspect(tmp_path / "x.urdf").problems == ()
     assert urdf.MOST_MOVING >= 100

@@ -165,7 +165,7 @@ def test_an_edge_that_approaches_and_that_nothing_moves_is_a_jam():
 
 
 @pytest.mark.parametrize("number", [151, 609, 1212])
-def test_where_held_contacts_creep_too_far_the_search_over_roles_finds_others(number):
+def test_if_held_contacts_creep_too_fast_the_search_finds_other_roles(number):
     law = "nearly_rigid"
     solve = MODELS[law]
     problem = hostile_step(number, seed=5)

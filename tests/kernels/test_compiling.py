@@ -100,7 +100,7 @@ def test_a_helper_begins_once_compiling_has_taken_long_and_is_over_with_it(compi
 
 
 @pytest.mark.parametrize(("load", "seconds"), [(0.0, 1.0), (1.2, 10.0)])
-def test_what_is_soon_compiled_or_has_no_idle_core_has_no_helper(compiler, helper, monkeypatch, load, seconds):
+def test_short_compilations_and_busy_computers_get_no_helper(compiler, helper, monkeypatch, load, seconds):
     monkeypatch.setattr(compiling.os, "getloadavg", lambda: (load, 0.0, 0.0))
     command, log = helper
     with compiling.announced("a walk", command):

@@ -71,7 +71,7 @@ def test_functions_of_numba_are_compiled_apart_for_ours_and_for_others():
     assert {type(overload.library) for overload in compiled} == {JITCodeLibrary}
 
 
-def test_nothing_stays_changed_after_a_function_that_cannot_be_compiled():
+def test_a_failed_compilation_leaves_no_hook_behind():
     threshold = gc.get_threshold()
     with pytest.raises(TypingError):
         njit()(lambda a: a.nothing)(np.ones(3))

@@ -33,7 +33,7 @@ def test_a_literal_number_is_a_number_to_it():
 
 
 @hooked
-def test_what_compiled_code_has_called_python_calls_without_compiling():
+def test_python_calls_a_kernel_without_compiling_after_compiled_code_called_it():
     """In a loop on the wall clock, a step that falls back to Python must not wait for a compiler."""
     cubes(1.5, 4)
     compiled = raised.stats.cache_misses.copy()
@@ -70,7 +70,7 @@ VALUES = np.linspace(0.1, 2.0, 7)
 
 
 @hooked
-def test_an_inner_function_has_no_wrapper_and_python_calls_it_all_the_same():
+def test_python_can_call_an_inner_function_which_has_no_wrapper():
     np.testing.assert_array_equal(scaled_twice(VALUES), scaled(scaled(VALUES)))
     np.testing.assert_array_equal(scaled(VALUES, times=3.0), 3.0 * VALUES)
     scaled.compile((typeof(VALUES), types.float64))

@@ -33,7 +33,7 @@ def test_without_gravity_the_brake_always_takes_energy_out(damping, h):
         np.testing.assert_allclose(tau, -damping * after, rtol=1e-6, atol=1e-9 * damping)
 
 
-def test_of_a_small_period_it_is_the_damper_itself():
+def test_for_a_short_period_the_brake_is_a_damper():
     system, v = arm(), np.array([0.3, -0.2])
     tau = brake(system, limits(), State(t=0.0, q=np.zeros(2), v=v), 1e-9)
     np.testing.assert_allclose(tau, -limits().damping * v, rtol=1e-6)

@@ -65,7 +65,7 @@ def test_json_has_the_keys_of_the_contract(command, tmp_path):
     assert load(tmp_path / "run").complete
 
 
-def test_what_was_recorded_before_an_error_is_kept(command, monkeypatch, tmp_path):
+def test_rows_recorded_before_an_error_are_kept(command, monkeypatch, tmp_path):
     step, steps = Arm.step, itertools.count()
 
     def tired(self, tau, dt):
@@ -116,7 +116,7 @@ def test_an_answer_that_is_no_command_ends_the_loop_in_a_line(command):
     assert err.count("\n") == 1
 
 
-def test_what_was_opened_before_a_signal_ended_the_preparation_is_removed(command, monkeypatch, tmp_path):
+def test_a_folder_opened_before_a_signal_ends_the_preparation_is_removed(command, monkeypatch, tmp_path):
     class Slow(Pd):
         def __init__(self):
             signal.raise_signal(signal.SIGTERM)
@@ -161,7 +161,7 @@ class Short(Pd):
         (["--set", "loop.plant_rate_hz=1e12"], "plant_rate_hz: expected a number <= 1000000.0"),
     ],
 )
-def test_what_cannot_be_used_is_status_2_and_one_line(command, tmp_path, arguments, line):
+def test_unusable_arguments_are_status_2_and_one_line(command, tmp_path, arguments, line):
     status, out, err = command(*arguments)
     assert status == 2
     assert out == ""

@@ -108,7 +108,7 @@ def brake_missed_by_loop(rig) -> float:
     return missed_brake(*(np.array([row[name] for row in damped]) for name in ("q", "v", "tau_wanted")))
 
 
-def test_an_end_on_request_is_a_damped_one_on_both_sides(runs):
+def test_at_a_requested_end_both_sides_damp_the_machine(runs):
     rig = runs(damp_at=0.2)
     assert rig.modes() == WHOLE
     assert rig.modes(rig.machine_rows)[-3:] == WHOLE[-3:]
@@ -499,7 +499,7 @@ def test_one_nan_in_a_while_is_survived(runs):
     assert rig.faults() == Fault.NOT_FINITE
 
 
-def test_what_a_controller_writes_into_the_state_does_not_reach_the_brake(runs):
+def test_a_controller_that_writes_into_the_state_does_not_change_the_brake(runs):
     """The loop brakes from the state that the machine has sent."""
 
     class Writing(Pd):

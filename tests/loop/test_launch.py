@@ -454,7 +454,7 @@ def test_a_loop_that_is_killed_leaves_a_braked_machine_and_a_readable_record(tmp
         (LoopSettings(transport="udp", peer="127.0.0.1:0"), "cannot reach the machine at 127.0.0.1:0"),
     ],
 )
-def test_what_does_not_go_together_is_refused_in_one_line(tmp_path, settings, line):
+def test_settings_that_do_not_go_together_are_refused_in_one_line(tmp_path, settings, line):
     with pytest.raises(InputError, match=line):
         launch.run(TARGET, Config(), settings, tmp_path / "run")
 

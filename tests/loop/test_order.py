@@ -74,7 +74,7 @@ def test_each_number_of_a_state_comes_to_the_joint_that_the_machine_means(shippe
 
 @settings(max_examples=50, deadline=None)
 @given(st.permutations(["shoulder", "elbow"]), st.sets(st.sampled_from(["shoulder", "elbow"])), st.floats(-3, 3))
-def test_what_a_drive_makes_of_a_command_is_the_same_in_any_order(joints, turned, offset):
+def test_a_drive_gives_the_intended_torque_in_any_order_of_joints(joints, turned, offset):
     """The torque of the impedance law, which the machine computes in its own order, equals the intended torque."""
     session = ArmSession()
     order = MachineOrder(

@@ -48,7 +48,7 @@ def of_version(magic, data):
     return data[:44] + struct.pack("<I", zlib.crc32(data[:44] + data[48:])) + data[48:]
 
 
-def test_what_is_sent_is_received():
+def test_an_inbox_accepts_a_sealed_datagram_unchanged():
     datagram = inbox().accept(sealed())
     np.testing.assert_array_equal(datagram.values, [1.0, 2.0, 3.0])
     assert (datagram.mode, datagram.sequence, datagram.stamp, datagram.echo) == (2, 1, 123, 4)

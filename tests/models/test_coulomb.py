@@ -252,7 +252,7 @@ def swaying_demand(system, k):
     return inverse_step(system, np.r_[base, b], b, contacts)
 
 
-def test_of_failed_restarts_the_best_is_kept(monkeypatch):
+def test_the_best_of_failed_restarts_is_kept(monkeypatch):
     residuals = itertools.cycle([3e-3, 1e-3, 2e-3])
 
     def fails(lcp, problem, tikhonov, z, f, arena):

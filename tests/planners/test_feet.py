@@ -205,7 +205,7 @@ def test_a_swing_is_smooth_through_changes_of_its_foothold():
     assert np.abs(np.diff(a, axis=0)).max() < jerk * h
 
 
-def test_a_foot_tells_how_high_the_ground_is_and_lands_there_the_next_time():
+def test_a_foot_learns_the_height_of_the_ground_for_its_next_landing():
     foot = OneFoot(ground=0.02)
     foot.plan.phase[0] = SWINGING
     foot.tick(np.array([0.3, 0.1, 0.0304]), stance=True)

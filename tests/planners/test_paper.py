@@ -118,7 +118,7 @@ def test_the_original_waypoint_rule_turns_at_full_rate_and_never_slows_down():
     assert waypoints.target.tolist() == [0.0, 1.0]
 
 
-def test_what_does_not_fit_is_refused():
+def test_gaits_and_waypoints_that_do_not_fit_are_refused():
     with pytest.raises(InputError, match="touchdowns"):
         paper_planner(Schedule.constant(0.0), gait=Gait(touchdown=(0.5,)))
     with pytest.raises(InputError, match="list of"):

@@ -85,11 +85,11 @@ def go1():
         ([0.0, -0.4, -0.9] * 4, r"to carry the machine R._thigh_joint would need 21\.7 N m of 23\.7; fold the legs"),
     ],
 )
-def test_a_pose_from_which_go1_cannot_stand_up_is_reported_in_a_line(joints, line):
+def test_an_unsuitable_lying_pose_is_reported_in_one_line(joints, line):
     assert re.search(line, go1().problem(np.array(joints)))
 
 
-def test_a_standing_robot_has_no_way_up_and_the_whole_way_down():
+def test_a_standing_robot_has_no_path_up_and_the_whole_path_down():
     way = go1()
     home = robots.load("go1").home_joints(loops.walk.session(WalkConfig(robot="go1")).system.actuated_names)
     way.begin(home, down=False)

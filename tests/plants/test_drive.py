@@ -119,7 +119,7 @@ def test_without_gains_a_drive_is_the_plant_with_that_torque_bit_for_bit():
         np.testing.assert_array_equal(plain.contact_forces().force, driven.contact_forces().force)
 
 
-def test_a_command_tells_torques_alone_or_five_rows():
+def test_a_command_has_torques_only_or_five_rows():
     tau, q, v, kp, kd = np.arange(10.0).reshape(5, 2)
     assert Command(tau=tau).driven is tau
     np.testing.assert_array_equal(Command(tau=tau, q=q, v=v, kp=kp, kd=kd).driven, np.arange(10.0).reshape(5, 2))

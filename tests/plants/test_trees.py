@@ -58,7 +58,7 @@ def test_a_spring_of_a_drive_deflects_by_the_weight_that_it_carries():
     assert trees.pressing_force(0, 1) >= 1.0 * G
 
 
-def test_what_slides_on_the_platform_is_slowed_by_friction_alone():
+def test_a_cube_that_slides_on_the_platform_is_slowed_by_friction_alone():
     trees, drive = scene(1e6)
     trees.reset([np.zeros(1)], BodyState.at_rest(np.array([[0.0, 0.0, 0.05]])))
     moving = trees.state.bodies.velocity.copy()

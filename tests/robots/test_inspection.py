@@ -126,7 +126,7 @@ FIXED = 'robot.toml: gait: a robot with base = "fixed" cannot walk; let its base
         ),
     ],
 )
-def test_what_is_wrong_with_the_robot_file_is_said_in_one_line(tmp_path, old, new, line):
+def test_each_fault_of_a_robot_file_is_reported_in_one_line(tmp_path, old, new, line):
     report = check(tmp_path, old, new)
     assert line in report.problems
     assert not report.fit
@@ -203,7 +203,7 @@ def test_limits_of_the_robot_file_replace_zero_limits_of_the_urdf(tmp_path):
     assert robots.load(path).system().effort_limit.tolist() == [9.0, 9.0, 8.0, *[9.0] * 9]
 
 
-def test_what_is_missing_in_all_joints_is_one_line(tmp_path):
+def test_a_limit_missing_in_all_joints_is_reported_in_one_line(tmp_path):
     path = descriptions.write(tmp_path)
     (tmp_path / "mule.urdf").write_text(re.sub("<limit .*/>", "", descriptions.urdf()))
     (message,) = robots.check(path).problems
@@ -339,7 +339,7 @@ def test_massless_links_between_the_axes_of_a_ball_joint_are_a_warning(tmp_path)
         ("nowhere/robot.toml", "nowhere/robot.toml: no such robot file; "),
     ],
 )
-def test_what_does_not_exist_is_a_problem_and_not_an_exception(name, line):
+def test_a_missing_robot_is_a_problem_and_not_an_exception(name, line):
     report = robots.check(name)
     assert report.problems[0].startswith(line)
     assert report.robot == name

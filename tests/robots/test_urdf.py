@@ -109,7 +109,7 @@ def test_joint_stops_are_the_stops_of_their_machine(tmp_path):
         ("<robot", "<sdf", "line 88: no valid XML: mismatched tag"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_line(tmp_path, old, new, line):
+def test_each_fault_of_a_urdf_is_reported_with_its_line(tmp_path, old, new, line):
     findings = inspect(tmp_path, old, new).problems
     assert [message for message in findings if message.startswith(line)], findings
     assert all("\n" not in message for message in findings)
@@ -150,7 +150,7 @@ def test_a_loop_beside_the_tree_is_named(tmp_path):
     ],
     ids=["mimic", "no limits"],
 )
-def test_what_is_not_computed_with_or_hardly_meant_is_a_warning_and_no_problem(tmp_path, new, line):
+def test_unused_or_implausible_values_are_warnings(tmp_path, new, line):
     assert inspect(tmp_path, LIMIT, new) == urdf.Findings(warnings=(f"line 4: joint FL_hip: {line}",))
     assert robots.check(tmp_path).fit
 

@@ -179,6 +179,6 @@ def test_a_payload_adds_its_mass_where_the_base_has_its_own(links):
         ({"terrain": "heightmap", "height_map": "hills"}, "no height map at hills"),
     ],
 )
-def test_what_does_not_go_together_is_refused_in_one_line(changes, line, tmp_path):
+def test_settings_that_do_not_go_together_are_refused_in_one_line(changes, line, tmp_path):
     with pytest.raises(InputError, match=line):
         record_walk(WalkScene.of(WalkConfig(duration_s=0.1, **changes)), tmp_path / "out")

@@ -101,7 +101,7 @@ def test_a_robot_without_a_gait_can_only_stand():
         scene(**{"gait.kind": "trot"})
 
 
-def test_what_needs_point_feet_says_so():
+def test_settings_that_need_point_feet_are_refused_on_soles():
     with pytest.raises(InputError, match="only be estimated for point feet"):
         scene(**{"sensing.base": "estimated"}).simulated()
     with pytest.raises(InputError, match="corners of soles"):

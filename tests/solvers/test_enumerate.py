@@ -172,7 +172,7 @@ def test_a_problem_that_is_not_finite_proves_nothing():
         assert gap(result) != 0.0
 
 
-def test_what_does_not_fit_is_refused():
+def test_wrong_shapes_and_infinite_friction_are_refused():
     problem, start = random_problem(np.random.default_rng(3), 1, np.array([0.5]))
     with pytest.raises(InputError, match="have shapes"):
         nearest_solution(problem, start[:2])

@@ -35,7 +35,7 @@ def test_feet_on_a_plane_have_two_translations_and_one_yaw(n):
 
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 12), rank=st.integers(1, 6))
 @settings(max_examples=80, deadline=None)
-def test_as_many_rows_are_kept_as_the_rank_and_they_are_independent(seed, n, rank):
+def test_kept_rows_are_independent_and_as_many_as_the_rank(seed, n, rank):
     rng = np.random.default_rng(seed)
     rho = rng.integers(-3, 4, size=(n, rank)).astype(float) @ rng.integers(-3, 4, size=(rank, 6)).astype(float)
     independent = find_indices(rho, np.zeros(n), tolerance=1e-16)

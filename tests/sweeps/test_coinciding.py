@@ -25,7 +25,7 @@ def test_controllers_with_the_same_torques_are_named_with_the_reason():
     assert sentence.count("coincide") == 1
 
 
-def test_nothing_is_said_where_controllers_differ():
+def test_different_controllers_get_no_sentence():
     assert coinciding([outcome("a", 0.8, 1.0), outcome("b", 0.8, 1.001)]) == ""
 
 

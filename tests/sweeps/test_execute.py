@@ -139,7 +139,7 @@ def test_a_finished_row_gets_its_name_and_drops_an_older_failure(ended, tmp_path
     assert ended(0, ["metrics.json"], "what it said") == {"row/metrics.json": "new"}
 
 
-def test_of_two_attempts_at_a_row_the_first_to_end_is_kept(ended, tmp_path):
+def test_the_first_of_two_attempts_at_a_row_to_end_is_kept(ended, tmp_path):
     (tmp_path / "row").mkdir()
     (tmp_path / "row" / "metrics.json").write_text("first")
     execute._note_failure(planned("row"), tmp_path, "the worker was slow")

@@ -66,7 +66,7 @@ def test_a_row_begins_with_its_preset():
     assert row.command(Path("out"))[2:4] == ["--preset", "paper"]
 
 
-def test_what_cannot_be_configured_is_refused_before_anything_runs():
+def test_unknown_or_wrong_settings_are_refused_before_anything_runs():
     with pytest.raises(UnknownName, match="no preset 'papers'; did you mean 'paper'"):
         plan(experiment, [{"preset": "papers"}])
     with pytest.raises(UnknownName, match="no setting 'gian'"):

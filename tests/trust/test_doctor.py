@@ -92,7 +92,7 @@ def test_a_version_that_is_too_old_is_a_fault(monkeypatch, no_physics):
     assert finding.found == "0.9 does not fit >=2.0"
 
 
-def test_what_the_operating_system_refuses_is_advice_with_the_line_that_allows_it(monkeypatch, no_physics, tmp_path):
+def test_each_privilege_that_the_system_refuses_is_advice_with_its_remedy(monkeypatch, no_physics, tmp_path):
     class Refused:
         def __enter__(self):
             return Granted(refused={"scheduler": "not permitted", "memory_lock": "too much", "cpu_awake": "no"})

@@ -81,7 +81,7 @@ def test_the_page_answers_only_names_of_this_computer(player):
                 assert answer.status == (200 if name in ours else 403), name
 
 
-def test_what_is_shown_is_sent_only_to_the_page_itself(player):
+def test_connections_from_other_origins_are_refused(player):
     port = player._page.server.get_port()
     no_browser = None
     ours = [(HOST, f"http://127.0.0.1:{port}"), ("localhost", f"http://localhost:{port}"), (HOST, no_browser)]
