@@ -43,7 +43,7 @@ def test_a_reference_at_the_machine_moves_on_the_circle_of_its_command():
         step(base, h, command, np.zeros(3), base.pose.copy() + h * base.twist, base.pose[3] + h * base.twist[3])
     radius, turned = 0.3 / 0.6, 2.0 * 0.6
     circle = [radius * math.sin(turned), radius * (1.0 - math.cos(turned))]
-    # The leash pulls at h²/2 of acceleration that this machine lacks; its pull stays below 1e-6 m.
+    # This machine moves without the h²/2 of its acceleration, which the leash makes up: less than 1e-6 m.
     assert base.pose[:2] == pytest.approx(circle, abs=1e-5)
     assert base.pose[3] == pytest.approx(turned, abs=1e-9)
 

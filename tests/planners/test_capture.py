@@ -62,17 +62,17 @@ def test_pushed_pendulum_comes_to_rest_amid_the_feet_after_two_steps(x, y):
 
 
 def test_step_is_as_far_as_the_pendulum_needs():
-    """With p at the toe while the foot swings, ξ grows by e^{ωT}; the foot lands ahead by what the shift leaves."""
+    """While the foot swings, ξ grows with e^{ωt} from p at the toe; the foot lands where shifting p then catches ξ."""
     catch = caught(pushed(0.7, 0.0))
     (first, _), w = catch.steps, OMEGA
     xi = 0.1 + (0.7 / w - 0.1) * np.exp(w * (first.land_s - 1.0))
     takes_s = capture.STARTS_S
-    gain = (1.0 - np.exp(-takes_s * w)) / (takes_s * w)  # of a foot that takes over evenly within this time
-    # p is on its way from amid the feet to the sole in the first 50 ms; ahead, that is no way
+    gain = (1.0 - np.exp(-takes_s * w)) / (takes_s * w)  # p moves evenly to the landed foot within this time
+    # in the first 50 ms p moves from between the feet onto the sole, which is a move sideways only
     assert first.places[0, 0] == pytest.approx((xi - 0.1 * (1.0 - gain)) / gain, abs=0.01)
 
 
-def test_step_goes_nowhere_where_leaning_suffices():
+def test_step_stays_in_place_if_leaning_suffices():
     catch = caught(pushed(0.1, 0.0))
     assert abs(catch.steps[0].places[0, 0]) < 1e-12
     assert catch.missing == 0.0

@@ -84,5 +84,5 @@ def test_the_least_friction_is_where_the_grip_just_does(plan):
 
 
 def test_the_papers_grip_alone_does_not_hold_the_swinging_box_at_any_friction(plan):
-    """0.01 rad times 10 N m/rad: the fingers must give more than that only to carry the box along."""
+    """The paper's grip is 0.01 rad times 10 N m/rad = 0.1 N m; accelerating the box alone takes more."""
     assert np.isinf(least_friction(plan, 0.1, hands.FINGERS, hands.UNLIMITED))

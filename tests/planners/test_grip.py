@@ -1,4 +1,4 @@
-"""A grip moves nothing, and every controller can have one on top."""
+"""A grip moves nothing, and can be added to any controller."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -13,7 +13,7 @@ from tests.planners.hands import SWING
 @settings(deadline=None, max_examples=25)
 @given(st.floats(0.1, 100.0), st.integers(0, 10**6))
 def test_an_internal_force_is_balanced_on_any_body_and_by_the_arm(grip, seed):
-    """Wherever box and fingers are a little off, nothing is left for the box, nor for the joints of the arm."""
+    """For small errors in the positions of box and fingers, no force remains on the box or on the joints of the arm."""
     system, tips, q = hands.machine()
     rng = np.random.default_rng(seed)
     off = np.zeros(system.n_velocities)
@@ -24,12 +24,12 @@ def test_an_internal_force_is_balanced_on_any_body_and_by_the_arm(grip, seed):
     pull = contacts.jacobian.T @ force
     # rounding of forces of this size
     np.testing.assert_allclose(pull[:13], 0.0, atol=1e-12 * grip)
-    # two millimetres off at most a few degrees: every finger still presses
+    # errors of two millimetres and a few degrees at most: every finger still presses
     assert (force[:4] > 0.8 * grip).all()
 
 
 class FixedAnswer:
-    """A controller that answers the same always and remembers what it was shown."""
+    """A controller that always returns the same command, and stores its inputs."""
 
     def __init__(self, command):
         self.command, self.seen = command, None

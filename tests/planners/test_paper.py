@@ -79,7 +79,8 @@ def test_standing_feet_integrate_the_command_open_loop():
     for i in (0, 3):
         r = after[i] - [0.0, 0.0, 0.171853]
         expected = -np.array([0.2 - 0.3 * r[1], 0.3 * r[0], 0.0])
-        # The lever arm is that of the measured foot, which is the goal of the tick before within the solver's 1.5 mm.
+        # The lever arm belongs to the measured foot, which is within the solver's 1.5 mm of the goal of the previous
+        # tick.
         assert (after[i] - before[i]) / TICK == pytest.approx(expected, abs=0.3 * (IK_TOLERANCE + 1e-3))
 
 

@@ -23,7 +23,7 @@ def session(request):
 
 
 def spheres(session):
-    """The robot's feet, and then what it lies on, on a system of their own."""
+    """Return contacts of the feet, followed by the spheres on which the robot lies, with a system of their own."""
     return robots.load(session.robot).contacts(0.8, supports=True)
 
 
@@ -50,7 +50,7 @@ def test_on_the_way_feet_roll_in_place_and_joints_move_at_the_set_speed(session)
         gap = whole.gap[:feet] - whole.gap[:feet].min()
         # level: all feet are as far below the base
         np.testing.assert_allclose(gap, 0.0, atol=2e-4)
-        if share > 0.05:  # by then the rolling, which is a step late, has begun
+        if share > 0.05:  # rolling lags by a step, and has begun by then
             # joints move by what their velocities say, up to h² of a curve
             np.testing.assert_allclose((at.q - before.q) / h, (at.v + before.v) / 2.0, rtol=0, atol=2e-2)
             # as seen from the base contact points move straight down, all alike: no foot slides on the ground
@@ -67,7 +67,7 @@ def test_carrying_torques_balance_the_weight_with_the_smallest_contact_forces(se
     torque = carrying(contacts)
     u, jacobian = system.n_unactuated, contacts.detect(np.inf).jacobian
     force = np.linalg.lstsq(jacobian[:, :u].T, system.bias[:u], rcond=None)[0]
-    # with these torques the smallest of the forces that hold the base are an equilibrium
+    # the smallest forces that hold the base are in equilibrium with these torques
     residual = jacobian.T @ force + np.concatenate((np.zeros(u), torque)) - system.bias
     assert np.abs(residual).max() < 1e-9 * np.abs(system.bias).max()
     assert np.abs(torque).max() < SPARE * system.effort_limit.max()

@@ -99,5 +99,5 @@ def test_ten_minutes_of_standing_with_encoders_that_err_move_no_base(robot, cont
     config = WalkConfig(robot=robot, controller=controller, path=path, sensing=sensing)
     ticks = WalkScene.of(config).simulated().ticks(600_000)
     poses = np.array([tick.state.q[:7] for k, tick in enumerate(ticks) if k % 1000 == 0])
-    # It goes over its feet in 5 s. Then its place in a plan that rests is known to the tolerance of the plant.
+    # It moves over its feet within 5 s; then it rests, up to the tolerance of the plant.
     assert np.abs(poses[5:] - poses[5]).max() < 1e-4

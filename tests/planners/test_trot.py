@@ -111,7 +111,7 @@ def test_a_stop_command_slows_it_to_stand_from_the_first_four_foot_phase():
     assert all(row[1] for row in rows[stopped + 2 :])
     for row in rows[stopped:]:
         assert np.all(np.isinf(row[4]))
-    # Feet that have just landed are known to have, although the gait has ended.
+    # The last landings are still counted, although the gait has ended.
     assert 0.0 <= rows[stopped][5].since_touchdown.min() < 0.3
     assert rows[-1][5].since_touchdown.max() < np.inf
     # It comes to rest over its feet, with a time constant of half a second.
@@ -144,7 +144,7 @@ def test_a_standing_plan_holds_its_joints_wherever_the_base_is_believed_to_be():
     planner = m.planner(WalkFrom(math.inf))
     rests = np.tile([0.0, 0.0, planner.height, 0.0], (2000, 1))
     drifts = rests + np.linspace(0.0, 1.0, 2000)[:, None] * [0.2, -0.1, 0.0, 0.3]
-    # But for the first tick, which still walks and has the drift of none.
+    # The first tick still walks, but has no drift yet.
     assert planned_joints(m, planner, drifts) == pytest.approx(planned_joints(m, planner, rests), abs=1e-9)
 
 

@@ -51,7 +51,7 @@ def test_a_driven_pendulum_swings_like_a_spring_and_damper_at_any_command_period
     for k in range(1, round(0.3 / period) + 1):
         after, t = plant.step(command, period), k * period
         exact = start * np.exp(-decay * t) * (np.cos(frequency * t) + decay / frequency * np.sin(frequency * t))
-        # steps of first order: the phase and the decay are off by about half a period of the drive
+        # steps are of first order: phase and decay err by about half a period of the drive
         assert after.q[0] == pytest.approx(exact, abs=start * stiffness**0.5 * PERIOD_S)
 
 

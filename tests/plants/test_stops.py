@@ -139,7 +139,7 @@ def test_a_joint_comes_to_rest_at_its_end(name):
     angle = np.array([system.joint_positions(state.q) for state in states])
     speed = np.array([system.joint_velocities(state.v) for state in states])
     calf = slice(2, 12, 3)
-    # soft contact yields by what it takes to stop a leg; rigid stops are met to the accuracy of a solve
+    # compliant stops yield while they stop a leg; rigid stops hold to the accuracy of the solver
     give = 2e-2 if name in ("sap", "constraint") else H * np.abs(speed).max() if name in OUTSIDE else 1e-8
     assert (angle[:, calf] - system.limits.lower[calf]).min() > -give
     at_rest = 1e-3 if name in OUTSIDE else 1e-3 + give

@@ -298,7 +298,7 @@ def test_a_robot_that_cannot_stand_or_walk_is_not_fit(tmp_path, changes, line):
 
 
 def test_a_trot_of_minutes_on_a_line_below_the_mass_centre_is_not_fit(tmp_path):
-    """The mass centre of solo12 is exactly above the diagonals: nothing begins to tip but what no robot avoids."""
+    """The mass centre of solo12 is exactly above the diagonals: only unavoidable errors make it tip."""
     shutil.copy(robots.load("solo12").path, tmp_path)
     path = tmp_path / "robot.toml"
     path.write_text(re.sub(r"(?m)^period_s = .*", "period_s = 300", path.read_text()))

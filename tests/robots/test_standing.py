@@ -44,7 +44,7 @@ def test_a_gait_is_the_stances_of_its_feet_one_after_the_other():
 
 
 def test_standing_takes_the_torque_of_the_weight_about_the_knees(tmp_path):
-    """All legs bend alike, so that forces that lean would push the robot away: 13 N a foot, 48 mm behind the knee."""
+    """All legs bend alike, so horizontal forces would move the robot: each foot carries 13 N, 48 mm behind its knee."""
     path = descriptions.write(tmp_path, old='"*" = 9, "FL_knee" = 8', new='"*" = 9')
     robot = robots.load(path)
     system = robot.system()

@@ -37,7 +37,7 @@ def test_the_frames_of_a_urdf_are_its_links_and_joints(tmp_path):
 
 
 def test_joint_stops_are_the_stops_of_their_machine(tmp_path):
-    """By the URDF's text as by Pinocchio's model: a range, no range, and none that a limit leaves."""
+    """The URDF's text gives the limits of Pinocchio's model: of a range, a continuous joint, a limit without range."""
     descriptions.write(tmp_path)
     path = tmp_path / "mule.urdf"
     one, two, rest = path.read_text().partition(LIMIT)
@@ -164,7 +164,7 @@ def test_an_inertia_beyond_the_triangle_inequality_is_a_warning_and_no_problem(t
 
 
 def test_a_zero_moment_of_either_sign_is_none(tmp_path):
-    """A point mass as CAD writes it; what hangs on it has inertia enough."""
+    """CAD programs write such inertias for point masses; the link fixed to it has enough inertia."""
     tiny = 'ixx="-2e-35" ixy="0" ixz="0" iyy="0" iyz="0" izz="0"'
     ball = 'ixx="0.0001" ixy="0" ixz="0" iyy="0.0001" iyz="0" izz="0.0001"'
     assert inspect(tmp_path, ball, tiny) == urdf.Findings()
@@ -210,7 +210,7 @@ def test_meshes_load_by_package_by_path_and_by_file(tmp_path):
     (package / "package.xml").touch()
     descriptions.write(package / "urdf")
     file = package / "urdf" / "mule.urdf"
-    # the robot file marks a folder too; here the package around it shall count
+    # a robot file marks a folder like a package does; here only the package counts
     (package / "urdf" / "robot.toml").unlink()
     for name in ("package://mule/meshes/foot.stl", "../meshes/foot.stl", f"file://{mesh}", str(mesh)):
         assert urdf.mesh_file(name, file) == mesh
@@ -241,7 +241,7 @@ def test_a_mesh_name_cannot_leave_its_package(tmp_path, name, reason):
 @given(st.data())
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_mutilated_urdf_raises_no_exception_and_fit_robots_run(tmp_path, data):
-    """Law of the check: its verdict is the truth. Any piece of the text is deleted or exchanged for a bad number."""
+    """The verdict of the check is right if any piece of the text is deleted or replaced by a bad number."""
     text = descriptions.urdf()
     start = data.draw(st.integers(0, len(text) - 1))
     length = data.draw(st.integers(1, 60))

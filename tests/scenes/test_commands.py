@@ -27,9 +27,9 @@ def tracking(folder, robot, duration_s, settings):
     ("robot", "duration_s"),
     [("links", 10.0), ("go1", 10.0), ("solo12", 10.0)],
 )
-def test_a_trot_that_is_helped_tracks_nearly_as_without_delay_at_full_rate(tmp_path, robot, duration_s):
+def test_with_prediction_or_drives_a_late_or_slow_trot_tracks_nearly_as_well(tmp_path, robot, duration_s):
     plain = tracking(tmp_path / "plain", robot, duration_s, {})
-    # the lateness and the slowness are felt: 2.3 times and more where nothing helps
+    # without help, a late or slow loop has at least 2.3 times the error
     for name, settings in (("late", LATE), ("slow", SLOW)):
         assert tracking(tmp_path / name, robot, duration_s, settings) > 2.0 * plain
     for k, settings in enumerate(HELPED):
@@ -37,10 +37,10 @@ def test_a_trot_that_is_helped_tracks_nearly_as_without_delay_at_full_rate(tmp_p
 
 
 @pytest.mark.slow
-def test_a_delay_that_is_known_costs_nothing_where_the_model_is_right(tmp_path):
-    """Its friction is the best estimate: the share of it that controllers count on had feet slide as they land."""
+def test_a_known_delay_costs_nothing_with_the_right_model(tmp_path):
+    """The model needs the best estimate of friction: with the controllers' reduced one, landing feet would slide."""
     plain = tracking(tmp_path / "plain", "anymal", 2.0, {})
-    # the start differs: until the first command arrives, nothing is known of what acts
+    # only the start differs: the torques before the first command arrives are unknown
     assert tracking(tmp_path / "late", "anymal", 2.0, LATE | KNOWN) == pytest.approx(plain, rel=0.02)
 
 
@@ -51,12 +51,12 @@ def test_a_pd_law_that_a_slow_loop_makes_unstable_is_stable_in_drives(tmp_path):
         return record_walk(WalkScene.of(config), tmp_path / folder)
 
     plain, slow, driven = run("plain", {}), run("slow", SLOW), run("driven", SLOW | DRIVEN)
-    # it shakes, at seven times the torque, until it falls, sooner or later
+    # it shakes with seven times the torque, and may fall
     assert slow["q_err_rad"] > 5.0 * plain["q_err_rad"]
     assert slow["tau_mean_nm"] > 3.0 * plain["tau_mean_nm"]
     assert driven["completed"]
     assert driven["q_err_rad"] < 1.5 * plain["q_err_rad"]
-    # what is recorded is what the drives gave, though the feed-forward is zero
+    # records contain the torques of the drives, although the feed-forward is zero
     assert driven["tau_mean_nm"] == pytest.approx(plain["tau_mean_nm"], rel=0.1)
 
 

@@ -44,10 +44,10 @@ def test_a_controller_gets_the_state_in_which_its_command_arrives(periods):
     start = State(t=0.0, q=np.zeros(1), v=np.zeros(1))
     ahead = Ahead(Mass(), periods, H)
     run = list(ticks(Delayed(Mass(), periods), planned, controller, start, h=H, steps=200, ahead=ahead))
-    for k in range(1, 200 - periods):  # before the first command nothing is known of what acts until it arrives
+    for k in range(1, 200 - periods):  # before the first command arrives, the torques are unknown
         arrives = run[k + periods].state
         assert asked[k].t == pytest.approx(arrives.t)
         np.testing.assert_allclose(asked[k].q, arrives.q, rtol=0, atol=1e-15)
         np.testing.assert_allclose(asked[k].v, arrives.v, rtol=0, atol=1e-13)
-        # the reference of a tick is that of its time, though it was asked for before
+        # each tick has the reference of its own time, although it was planned earlier
         assert run[k + periods].reference.q[0] == pytest.approx(np.sin(9.0 * arrives.t))

@@ -80,7 +80,7 @@ def test_one_measurement_after_the_other_is_the_same_as_all_at_once(seed):
     n, k = 4, 27
     stood, standing = rng.random((2, n)) < 0.6
     standing[0] = True
-    if not stood.any() or stood[standing].all():  # one goes on standing
+    if not stood.any() or stood[standing].all():  # one foot must stand before and after
         stood[:2] = True, False
         standing[1] = True
     root = 1e-2 * rng.normal(size=(k, k))
@@ -169,7 +169,7 @@ def test_at_rest_only_the_vertical_accelerometer_bias_is_observable(quadruped):
     believes, _, result = resting(quadruped, 4.0, accelerometer=bias)
     x = believes.estimate
     np.testing.assert_allclose(x.b_f[2], 0.2, atol=5e-3)
-    # a reading is that of a tilted machine or of a biased sensor: what is believed explains it
+    # a reading may come from a tilt or from a bias of the sensor: the estimates of both explain it together
     np.testing.assert_allclose(x.C @ (-GRAVITY + bias - x.b_f), -GRAVITY, atol=5e-3)
     # the start's 5e-3 rad of tilt are 0.05 m/s², the bias may be 0.3: the sensor gets most of it
     assert abs(x.b_f[0] - 0.1) < 0.01
@@ -268,7 +268,7 @@ def test_links_walks_on_an_estimated_base(tmp_path):
     assert p_true[-1, 0] - p_true[0, 0] > 0.08  # it walked
     assert np.abs(p - p_true).max() < 0.01
     assert np.sqrt(np.mean((v - v_true) ** 2)) < 0.03
-    # the loop tells so itself, of the time in which it worked; a state is heard in the tick after the machine's row
+    # the loop's metrics give the same for its time of work; it receives each state one tick after the machine's row
     k = np.flatnonzero(believed["phase"][running] == Phase.WORKING)
     off = believed["q"][running][k, :3] - truth["q"][moving][k - 1, :3]
     slow = believed["v"][running][k, :3] - truth["v"][moving][k - 1, :3]

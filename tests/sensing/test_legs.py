@@ -65,7 +65,7 @@ def test_forces_follow_from_torques_and_imu_whatever_the_base_does(quadruped, se
     share = h / (h + SMOOTHING_S)
     np.testing.assert_allclose(legs.feet.residual[6:], share * (J.T @ force.ravel())[6:], atol=1e-9)
     for i in range(4):
-        # ε takes what it weighs against the lever
+        # regularization reduces the forces of legs with short levers
         bent = J[3 * i : 3 * i + 3, 6:]
         expected = np.linalg.solve(bent @ bent.T + STRETCHED_M2 * np.eye(3), bent @ bent.T @ force[i])
         np.testing.assert_allclose(R @ legs.feet.force[i], share * expected, atol=1e-8)

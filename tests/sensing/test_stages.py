@@ -54,7 +54,7 @@ def test_an_estimated_base_does_not_look_at_the_plants():
     through = sense(Sensing(base="estimated"), feet, sensed(0.0).state)
     for t in (0.0, 1e-3):
         result = through(sensed(t, height=5.0))
-    # what feet in the air say of a base that hangs still: nothing moves in a millisecond
+    # the estimate stays at its start, far from the plant's 5 m
     assert abs(result.q[2] - scenes.HEIGHT) < 1e-3
 
 

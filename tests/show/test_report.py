@@ -191,7 +191,7 @@ EXPERIMENTS = {name: load_experiment(name).presets for name in entry_points("idc
 
 @pytest.mark.parametrize(("name", "preset"), [(name, preset) for name in EXPERIMENTS for preset in EXPERIMENTS[name]])
 def test_the_command_of_every_preset_is_understood_and_means_the_same(name, preset, tmp_path, monkeypatch):
-    """Numbers halved, texts and switches as they were: tables within tables and infinities among them."""
+    """All numbers are halved, texts and switches stay; presets contain nested tables and infinities."""
     start = EXPERIMENTS[name][preset]
     plain = jsonable(msgspec.to_builtins(start))
     numbers = [key for key in keys(start) if isinstance(value := at(plain, key), float) and 0.0 < value < np.inf]

@@ -87,7 +87,7 @@ def test_a_worker_that_is_killed_costs_no_row_and_runs_none_twice(cluster, drift
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert status == 0
     assert [(row["seed"], row["reason"]) for row in rows] == [(seed, None) for seed in range(6)]
-    # the row of the killed worker began twice, every other once; the last file is the word to go
+    # a file for each start, the killed worker's row starts twice, and `go`
     assert len(list(counts.iterdir())) == 6 + 1 + 1
 
 

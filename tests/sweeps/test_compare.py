@@ -165,7 +165,7 @@ def test_a_sweep_that_is_killed_leaves_no_process_and_continues(compare, drift):
     assert len(rows_of(out)) == 6
     assert {path: path.stat().st_mtime_ns for path in done} == done
     assert not list(Path("c/runs").glob(".*"))
-    assert len(list(counts.iterdir())) == 5 + 3 + 1  # three waited twice or once, and the word to go
+    assert len(list(counts.iterdir())) == 5 + 3 + 1  # starts: five, then the three unfinished; and `go`
 
 
 def _processes_naming(text: str) -> int:

@@ -21,7 +21,7 @@ print(trust.__file__, trust.weigh(claim).holds)
 
 FAULTS = {
     "sign of friction": (
-        "models/whitened.py",  # within a solver it would not last: judged by the law, the answer is searched anew
+        "models/whitened.py",  # not within a solver, which would notice a wrong answer and search anew
         "x[i] += w.rho[r, i] * f[r]",
         "x[i] += w.rho[r, i] * (f[r] if 3 * r < f.shape[0] else -f[r])",
         "a body slides down a slope",
