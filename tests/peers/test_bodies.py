@@ -32,7 +32,7 @@ def make(name: str, setup: plants.Setup) -> plants.SimulatedPlant:
 
 @pytest.mark.parametrize(("name", "miss"), [("coulomb-lcp", 5e-3), ("mujoco", 2e-2), ("pybullet", 5e-3)])
 def test_a_thrown_block_slides_as_far_as_the_formula_says(name, miss):
-    """The way is v² / 2 μ g. The first step of rigid contact shortens it by h v / 2; MuJoCo's soft friction creeps."""
+    """The distance is v² / 2 μ g. Rigid contact shortens it by h v / 2 in the first step; MuJoCo's friction creeps."""
     mu, v = 0.4, 1.0
     plant = make(name, machines.sled(plane(), mu))
     plant.reset(machines.sled_state(v=np.array([v, 0, 0, 0, 0, 0])))

@@ -79,7 +79,7 @@ class World:
 
 
 def test_a_thrown_block_slides_as_far_as_the_formula_says():
-    """The way is v² / 2 μ g. SAP, too, brakes in the first step before it moves, which shortens it by h v / 2."""
+    """The distance is v² / 2 μ g. SAP brakes before it moves in the first step, which shortens it by h v / 2."""
     mu, v, height = 0.4, 1.0, 0.05 + 0.02
     world = World(mu)
     world.lay_ground()

@@ -1,13 +1,13 @@
 """Pinocchio's own contact solvers as a second opinion on forces, motion and torques.
 
-`pin.ADMMConstraintSolver` solves rigid contact with round friction cones; where feet stick inside the cone it is the
-problem of our rigid models. `pin.PGSConstraintSolver` is not asked: prescribed joints make the matrix singular, and it
-did not converge in 20 000 sweeps.
+`pin.ADMMConstraintSolver` solves rigid contact with round friction cones: while feet stick within the cone, it solves
+the problem of our rigid models. `pin.PGSConstraintSolver` is not used: prescribed joints make the matrix singular, and
+it did not converge in 20 000 sweeps.
 
-`pin.contactInverseDynamics` answers another question than ours: it takes the acceleration of everything, base included,
-and reads each contact's force off its velocity, as compliant contact gives it, whether or not these forces carry the
-base. Our compliant model must agree with it. It wants the Jacobians and the contacts' places computed before: without
-them (Pinocchio 4.1) it takes the contacts to be at rest, and says nothing.
+`pin.contactInverseDynamics` solves a different problem: from the accelerations of all velocities, including the base,
+it computes the force of each compliant contact, even if these forces do not carry the base. Our compliant model must
+agree with it. Jacobians and contact placements must be computed before the call: otherwise Pinocchio 4.1 silently
+assumes contacts at rest.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def test_a_standing_quadruped_is_carried_by_the_forces_that_were_predicted(name,
     up = np.array([0.0, 0.0, walker.WEIGHT])
     np.testing.assert_allclose(forces.sum(axis=0), up, rtol=0, atol=2e-3 * walker.WEIGHT)
     np.testing.assert_allclose(predicted.sum(axis=0), up, rtol=0, atol=2e-3 * walker.WEIGHT)
-    # for each foot: the weight alone does not decide four forces, but the joint torques do
+    # forces of single feet are unique: the weight does not determine them, but the joint torques do
     np.testing.assert_allclose(forces[:, 2], predicted[:, 2], rtol=0, atol=2e-2 * walker.WEIGHT)
     assert np.abs(system.joint_positions(state.q) - scenes.HOME).max() < 2e-3
 

@@ -133,7 +133,7 @@ def test_a_foothold_is_frozen_after_three_quarters_of_the_swing():
     common = {"position": np.zeros(3), "yaw": 0.0, "velocity": np.zeros(3), "command": (0.1, 0.0, 0.0)}
     assert np.isfinite(footholds(**common, since=0.74 * SWING, until=0.26 * SWING)[:, 0]).all()
     assert np.isnan(footholds(**common, since=0.76 * SWING, until=0.24 * SWING)[:, 0]).all()
-    # A foot that has just left the ground has no foothold to keep, however late it is noticed.
+    # A foot that has just left the ground has no foothold to keep, even if its lift-off is noticed late.
     assert np.isfinite(footholds(**common, since=0.76 * SWING, until=0.24 * SWING, phase=STANDING)[:, 0]).all()
 
 
@@ -276,7 +276,8 @@ def test_a_foot_does_not_lift_while_its_replacement_searches_for_the_ground(stan
 
 
 def noticed(*, height, velocity, until, planned=0.011, phase=SWINGING):
-    """True if a swinging foot with `until` [s] to its planned touchdown is let stand; its clock, too."""
+    """Return True if a swinging foot now stands, and the times since touchdown and to liftoff; `until` touchdown
+    [s]."""
     timing, plan, measured = Timing.of(1), FootPlan.of(1), Measured.of(1)
     timing.stance[0], timing.since_touchdown[0], timing.to_liftoff[0] = False, np.inf, np.inf
     timing.since_liftoff[0], timing.to_touchdown[0] = SWING - until, until

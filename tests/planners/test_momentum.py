@@ -6,7 +6,7 @@ from idcontrol.planners.commands import Schedule
 from tests.parameters import one_fast
 from tests.planners.walker import TICK, Smooth, follow_exactly, machine
 
-# Points for feet: rolling feet have a velocity that the acceleration of the plan leaves out.
+# Feet are points: the acceleration of the plan ignores the velocity of rolling.
 ROBOTS = ("links", "solo12", "anymal")
 TURNING = [(0.0, 0.2, 0.0, 0.0), (0.6, 0.1, 0.05, 0.5)]
 
@@ -56,7 +56,7 @@ def test_the_acceleration_of_the_yielding_base_is_the_derivative_of_its_velocity
     ]
     twist, rate, stance = (np.array(x) for x in zip(*rows, strict=True))
     difference = (twist[2:] - twist[:-2]) / (2 * h)
-    # Where feet lift or land, velocities jump: leave out the ticks whose difference reaches over it.
+    # Velocities jump where feet lift or land: leave out ticks whose differences include a jump.
     same = np.all(stance[2:] == stance[:-2], axis=1)
     error = np.abs(difference - rate[1:-1])
     # The command asks for 0.24 m/s²; yielding, with accelerations that vary at 300 1/s, for more. Differences miss h²/6

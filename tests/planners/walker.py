@@ -51,7 +51,7 @@ class Machine:
 
 
 class Smooth:
-    """A command whose rate has no jumps and stays within the limits, so that only events make accelerations jump."""
+    """A command whose rate is continuous and within limits, so that accelerations jump only at events."""
 
     def reset(self, position: Array) -> None:
         pass

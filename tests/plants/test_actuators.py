@@ -64,7 +64,7 @@ def test_a_rotor_adds_its_inertia_to_its_joint(name):
     v = speeds(plant_of(name, actuators(armature=ROTOR)), 0.0, 0.5, 1000)
     np.testing.assert_allclose(v, 0.5 * H * np.arange(1, 1001) / (INERTIA + ROTOR), rtol=1e-9)
     work, energy = 0.5 * H * v.sum(), 0.5 * (INERTIA + ROTOR) * v[-1] ** 2
-    assert work == pytest.approx(energy, rel=2e-3)  # the sum is off by half a step of a thousand
+    assert work == pytest.approx(energy, rel=2e-3)  # the sum errs by half of one of a thousand steps
 
 
 def test_bullet_refuses_a_rotor():

@@ -60,7 +60,7 @@ def test_a_ball_that_slides_ends_up_rolling_at_five_sevenths_of_its_speed(model:
         state = plant.step(1e-3)
         if onset is None and abs(state.velocity[0, 0] - 0.05 * state.velocity[0, 4]) < 2e-3:
             onset = (step + 1) * 1e-3
-    # convex models lift a sliding ball by h μ v: it is pressed a little less for a while
+    # convex models lift a sliding ball by h μ v, which reduces the normal force for a while
     assert state.velocity[0, 0] == pytest.approx(5 / 7, abs=1e-9 if model is coulomb.solve else 2e-3)
     assert state.velocity[0, 0] == pytest.approx(0.05 * state.velocity[0, 4], abs=1e-5)
     assert onset == pytest.approx(2 / 7 / (0.3 * G), abs=3e-3)

@@ -1,4 +1,4 @@
-"""The library of the format reads an exported run back: the same numbers, at the same times, by name."""
+"""The format's own library reads an exported run: the same numbers at the same times, by name."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ BRIEF = msgspec.structs.replace(
 
 
 def arrays_of(config):
-    """Run a configuration without a record; return its channels, and its findings by key."""
+    """Run a configuration without recording it; return its channels, and its findings by key."""
     results = whole_body.run(config, lambda share: None)
     arrays = {key: series.values for key, series in results.series.items()}
     return arrays, {finding.key: finding for finding in results.findings}

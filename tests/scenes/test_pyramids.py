@@ -1,4 +1,4 @@
-"""The friction pyramids of plants and controllers: how much friction a robot has that slides along axes and diagonals.
+"""The friction pyramids of plants and controllers: the friction of a robot that slides along axes and diagonals.
 
 Zapolsky & Drumwright's recorded grasp of friction 1 has √2 along the axes of the box and 1 along their diagonals.
 """
@@ -50,7 +50,7 @@ def slid(scene: WalkScene, angle: float) -> np.ndarray:
 
 
 def predicted(scene: WalkScene, angle: float) -> np.ndarray:
-    """Forces on the feet that a controller predicts which is to hold the pose of a robot that slides at 1 m/s."""
+    """Forces on the feet predicted by a controller that holds the pose of a robot sliding at 1 m/s."""
     setup = scene.controller_setup()
     start = scene.robot.standing_state(setup.system)
     v = np.concatenate((along(angle), np.zeros(start.v.size - 3)))

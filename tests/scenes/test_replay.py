@@ -1,4 +1,4 @@
-"""A replay repeats the recorded torques to the bit, and asks other controllers in the same states."""
+"""A replay repeats the recorded torques to the bit, and computes torques of other controllers in the same states."""
 
 from __future__ import annotations
 

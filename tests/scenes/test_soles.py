@@ -1,4 +1,4 @@
-"""A robot on soles: what is recorded of it, and what it senses."""
+"""A robot on soles: its record, and its sensed stance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An experiment of another package, fast and wilful: what it does wrong is chosen by its settings."""
+"""A fast experiment of another package, whose settings choose its fault."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ pytest.importorskip("distributed")
 
 
 class Cluster(NamedTuple):
-    """A scheduler and workers with one thread each: commands of their own, of which this process knows the address."""
+    """A scheduler and workers with one thread each, started as separate commands, and the scheduler's address."""
 
     address: str
     workers: list[subprocess.Popen]

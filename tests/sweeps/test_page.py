@@ -59,7 +59,7 @@ def test_a_frame_without_pandas_names_the_package_to_install(folder, monkeypatch
 
 
 class Page(HTMLParser):
-    """Tags that must close do, and where images come from."""
+    """Checks that tags are closed in order, and collects sources and links."""
 
     def __init__(self, text):
         super().__init__()

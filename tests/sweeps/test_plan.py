@@ -36,7 +36,7 @@ finite = st.floats(allow_nan=False, allow_infinity=False)
 
 @given(st.fixed_dictionaries({"gain": finite, "seed": st.integers(0, 9), "mu": st.floats(0, allow_nan=False)}))
 def test_the_command_of_a_row_gives_its_configuration(changes):
-    """A child process reads the planned values off its command line, infinities and signs of zero included."""
+    """A child process reads the planned values from its command line, including infinities and the sign of zero."""
     (row,) = plan(experiment, [changes])
     words = row.command(Path("out"))
     read = dict(parse_setting(words[i + 1]) for i, word in enumerate(words) if word == "--set")
