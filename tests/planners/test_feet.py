@@ -276,8 +276,7 @@ def test_a_foot_does_not_lift_while_its_replacement_searches_for_the_ground(stan
 
 
 def noticed(*, height, velocity, until, planned=0.011, phase=SWINGING):
-    """Return True if a swinging foot now stands, and the times since touchdown and to liftoff; `until` touchdown
-    [s]."""
+    """Return True if a swinging foot now stands, and the times since touchdown and until liftoff [s]."""
     timing, plan, measured = Timing.of(1), FootPlan.of(1), Measured.of(1)
     timing.stance[0], timing.since_touchdown[0], timing.to_liftoff[0] = False, np.inf, np.inf
     timing.since_liftoff[0], timing.to_touchdown[0] = SWING - until, until
