@@ -132,7 +132,7 @@ def follow_feet(dt: float, nominal: Array, feet: Array, goal: Array) -> None:  #
 
 @njit(cache=True, inner=True)
 def _push_of(since: float, duty: float) -> tuple[float, float, float]:  # pragma: no cover - compiled
-    """Return the push of a foot minus m g/n: integrated twice, integrated once, and itself.
+    """Return a foot's push minus m g/n: its double integral, its integral, and its value.
 
     The push is defined in `sway_base`; here its unit is m g/n, and both integrals have mean zero. `since` is the time
     since touchdown in cycles, so T² times the double integral is a displacement, and T times the single integral is a

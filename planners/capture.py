@@ -108,8 +108,7 @@ def caught(steps: Sequence[Footstep], ground: Ground, walk: Steps, plan: DcmPlan
 def on_the_spot(walk: Steps, feet: Array, groups: Sequence[tuple[int, ...]], begin_s: float) -> list[Footstep]:
     """Let each group of feet step once where it stands, from `begin_s` on.
 
-    The load moves from foot to foot within `STARTS_S`: the machine falls sideways onto the foot that lands first, and
-    until the other foot lifts, its ankle must roll.
+    The load moves from foot to foot within `STARTS_S`, as the machine falls sideways onto the landed foot.
     """
     lifts = [begin_s + k * (walk.single_s + STARTS_S) for k in range(len(groups))]
     return [
@@ -140,8 +139,8 @@ def leant(feet: Array, corners: Array, plan: DcmPlan, t: float, com: Motion) -> 
 def retimed(steps: Sequence[Footstep], land_s: float, t: float) -> list[Footstep]:
     """Let the first step land at `land_s`, and shift all later steps by the same time.
 
-    The lift-off of the first step is shifted by the same time, but not to an instant before the foot can be unloaded. A
-    foot that swings at `t` keeps its phase.
+    The lift-off of the first step is shifted by the same time; an earlier lift-off is at least `STARTS_S` from now, for
+    unloading the foot. A foot that swings at `t` keeps its phase.
     """
     first, later = steps[0], land_s - steps[0].land_s
     lift_s = max(min(first.lift_s, t + STARTS_S), first.lift_s + later) if t < first.lift_s else first.lift_s

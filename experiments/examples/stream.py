@@ -48,7 +48,7 @@ class Stream:
 
 
 def write(name: str, path: str, duration_s: float = 10.0) -> None:
-    """Write the targets of an MPC whose robot does exactly what is planned."""
+    """Write the targets of an MPC for a robot that follows them exactly."""
     robot = idc.robots.load(name)
     mpc, state, sent = CentroidalMpc(robot, 0.6, 1000.0), robot.standing_state(), list[Target]()
     mpc.reset(state)

@@ -135,7 +135,8 @@ class Walk:
         Args:
             body: Body of the machine that walks.
             walk: The steps.
-            begin_s: Time in which the load shifts, before the first step and before a step that closes the feet [s].
+            begin_s: Time for shifting the load before the first step, and before the step that brings the feet together
+                [s].
             lower_m: Distance by which the centre of mass is lowered in this time [m].
 
         Raises:

@@ -44,7 +44,7 @@ class DrawableSole(Protocol):
 
 
 class DrawableHand(DrawableFoot, Protocol):
-    """A hand that may be a foot."""
+    """A hand, drawn like a foot."""
 
     name: str
 
