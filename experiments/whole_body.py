@@ -271,7 +271,7 @@ def settled(stands: Booleans, settles: int) -> Booleans:
 
 
 def _moved(steps: Array, stands: Booleans) -> float:
-    """Return the largest distance [m] of a point from its touchdown; `steps` are its moves, shape (rows, 2) [m]."""
+    """Return the largest distance of a point from its touchdown [m]; `steps` are its motions by row, (rows, 2) [m]."""
     begins = np.flatnonzero(np.diff(stands, prepend=False) & stands)
     ways = (np.cumsum(stance, axis=0) for stance in np.split(steps, begins))
     return max((float(np.linalg.norm(way, axis=1).max()) for way in ways if len(way)), default=0.0)

@@ -161,8 +161,7 @@ class Body:
     def _posture_weights(self) -> Array:
         """Return the posture's weight of each joint, shape (a,).
 
-        With small weights, free arms would swing until they hit their stops, to balance a machine on the edge of its
-        sole.
+        If a machine tips on the edge of a sole, small weights would let its free arms swing against their stops.
         """
         model, frames = self.system.model, [self.system.frame(task.frame) for task in self._frames]
         moving = {int(j) for frame in frames for j in model.supports[model.frames[frame].parentJoint]}

@@ -18,7 +18,7 @@ MARGIN_M = 1e-3
 
 
 class StanceSource(Protocol):
-    """A source of the standing feet."""
+    """A rule that determines the standing feet."""
 
     def __call__(self, state: State, reference: Reference) -> Booleans:
         """Return True for each standing foot, shape (n_feet,)."""

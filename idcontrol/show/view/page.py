@@ -177,7 +177,7 @@ class Page:
         camera.position = tuple(point + self._stage.size * EYE)
 
     def frame_for_any_page(self) -> None:
-        """Move the first camera back, so that the stage fits high pages, too."""
+        """Move the first camera back, so that the stage also fits tall pages."""
         camera = self.server.initial_camera
         camera.position = tuple(camera.look_at + PUBLISHED * self._stage.size * EYE)
 
