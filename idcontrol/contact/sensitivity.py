@@ -10,7 +10,8 @@ from idcontrol.contact.contacts import Contacts
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain, surface
 from idcontrol.dynamics.derivatives import MotionDerivatives, skew
-from idcontrol.types import Array
+from idcontrol.kernels.jit import njit
+from idcontrol.types import Array, Integers
 
 
 class RowDerivatives(NamedTuple):
@@ -70,6 +71,15 @@ def _axes_slope(axes: Array, slope: Array, angle: float) -> Array:
     return np.stack((slope, c * d_first + s * d_second, c * d_second - s * d_first))
 
 
+@njit(cache=True, inner=True, error_model="numpy")
+def _turn(a: Array, b: Array, out: Array, factor: float) -> None:
+    """Add ``factor a × b`` to `out`, shapes (3,)."""
+    out[0] += factor * (a[1] * b[2] - a[2] * b[1])
+    out[1] += factor * (a[2] * b[0] - a[0] * b[2])
+    out[2] += factor * (a[0] * b[1] - a[1] * b[0])
+
+
+@njit(cache=True, error_model="numpy")
 def acceleration_slope(
     motion: tuple[Array, Array], slopes: tuple[Array, Array], places: tuple[Array, Array], moved: tuple[Array, Array]
 ) -> Array:
@@ -82,9 +92,35 @@ def acceleration_slope(
         moved: Their derivatives, shapes (3, k).
     """
     (V, A), (dV, dA), (c, p), (dc, dp) = motion, slopes, places, moved
-    turn, speed = skew(V[3:]), V[:3] + np.cross(V[3:], c)
-    faster = dV[:3] - skew(c) @ dV[3:] + turn @ dc
-    return np.asarray(dA[:3] - skew(p) @ dA[3:] + skew(A[3:]) @ dp + turn @ faster - skew(speed) @ dV[3:])
+    speed, faster, out = V[:3].copy(), np.zeros(3), np.zeros((3, dV.shape[1]))
+    _turn(V[3:], c, speed, 1.0)
+    for k in range(dV.shape[1]):
+        faster[:], out[:, k] = dV[:3, k], dA[:3, k]
+        _turn(dV[3:, k], c, faster, 1.0)
+        _turn(V[3:], dc[:, k], faster, 1.0)
+        _turn(dA[3:, k], p, out[:, k], 1.0)
+        _turn(A[3:], dp[:, k], out[:, k], 1.0)
+        _turn(V[3:], faster, out[:, k], 1.0)
+        _turn(dV[3:, k], speed, out[:, k], 1.0)
+    return out
+
+
+class _Spheres(NamedTuple):
+    """n contacts of spheres: joint, axes, contact point, centre, and derivatives of the axes by the centre.
+
+    Attributes:
+        joint: Shape (n,).
+        axes: Rows are the axes, shape (n, 3, 3).
+        point: Shape (n, 3) [m].
+        radius: Shape (n,) [m].
+        tilt: Derivative of the axes by the centre, shape (n, 3, 3, 3).
+    """
+
+    joint: Integers
+    axes: Array
+    point: Array
+    radius: Array
+    tilt: Array
 
 
 def row_derivatives(spheres: SphereContacts, contacts: Contacts, motion: MotionDerivatives) -> RowDerivatives:
@@ -95,31 +131,64 @@ def row_derivatives(spheres: SphereContacts, contacts: Contacts, motion: MotionD
         contacts: Contacts of its last `detect`, all or some.
         motion: Derivatives of the system's motion.
     """
-    system, n = spheres.system, len(contacts)
-    J, (velocity, drift), joints = system.jacobian, system.motion, spheres.mounting()[0]
-    m = J.shape[1]
-    out = RowDerivatives(
-        np.zeros((3, n, m, m)), np.zeros((n, m)), np.zeros((3, n, m)), np.zeros((3, n, m)), np.zeros((n, 3, 3, m))
-    )
-    still = np.zeros((3, m))
-    for i, sphere in enumerate(contacts.identity.tolist()):
-        joint, axes, radius = joints[sphere], contacts.axes[i], spheres.radius[sphere]
-        p, c, moves = contacts.point[i], contacts.point[i] + radius * axes[0], system.support[joint]
-        centre = (J[:3] - skew(c) @ J[3:]) * moves  # derivative of the centre
-        slope = normal_slope(spheres.terrain, c, axes[0], contacts.gap[i] + radius) @ centre
-        point, turned = centre - radius * slope, _axes_slope(axes, slope, spheres.orientation)
-        speed = (J[:3] - skew(p) @ J[3:]) * moves  # velocity of the material point at p
-        column = motion.column_q * moves[:, None]
-        changed = column[:3] - np.einsum("xy,ykl->xkl", skew(p), column[3:])
-        changed += np.cross((J[3:] * moves)[:, :, None], point[:, None, :], axis=0)
-        out.jacobian[:, i] = np.einsum("ax,xkl->akl", axes, changed) + np.einsum("axl,xk->akl", turned, speed)
-        out.gap[i], out.axes[i] = axes[0] @ centre, turned
-        V, A, dV, dA = velocity[joint], drift[joint], motion.velocity_q[joint], motion.drift_q[joint]
-        acceleration = A[:3] + np.cross(A[3:], p) + np.cross(V[3:], V[:3] + np.cross(V[3:], c))
-        by_q = acceleration_slope((V, A), (dV, dA), (c, p), (centre, point))
-        by_v = acceleration_slope((V, A), (J * moves, motion.drift_v[joint]), (c, p), (still, still))
-        out.drift_q[:, i] = axes @ by_q + np.einsum("axl,x->al", turned, acceleration)
-        out.drift_v[:, i] = axes @ by_v
-    flat = (part.reshape(-1, *part.shape[2:]) for part in (out.jacobian, out.drift_q, out.drift_v))
-    jacobian, drift_q, drift_v = flat
-    return RowDerivatives(jacobian, out.gap, drift_q, drift_v, out.axes)
+    n, sphere = len(contacts), contacts.identity
+    radius, tilt = spheres.radius[sphere], np.zeros((n, 3, 3, 3))
+    for i in range(n if spheres.terrain.coefficients.shape[0] else 0):
+        axes = contacts.axes[i]
+        centre = contacts.point[i] + radius[i] * axes[0]
+        slope = normal_slope(spheres.terrain, centre, axes[0], contacts.gap[i] + radius[i])
+        tilt[i] = _axes_slope(axes, slope, spheres.orientation)
+    seen = _Spheres(spheres.joint[sphere], contacts.axes, contacts.point, radius, tilt)
+    velocity, drift = spheres.system.motion
+    return RowDerivatives(*_rows(seen, velocity, drift, motion))
+
+
+@njit(cache=True, error_model="numpy")
+def _rows(
+    seen: _Spheres, velocity: Array, drift: Array, motion: MotionDerivatives
+) -> tuple[Array, Array, Array, Array, Array]:
+    """Return the derivatives of `RowDerivatives`; velocity and drift of all bodies have the shape (n_joints, 6)."""
+    J, n, m = motion.tree.J, seen.joint.shape[0], motion.tree.J.shape[1]
+    rows, gap, turned = np.zeros((3 * n, m, m)), np.zeros((n, m)), np.zeros((n, 3, 3, m))
+    drift_q, drift_v, still = np.zeros((3 * n, m)), np.zeros((3 * n, m)), np.zeros((3, m))
+    centre, point, speed, moved = np.zeros((3, m)), np.zeros((3, m)), np.zeros((3, m)), np.zeros((6, m))
+    changed, acceleration, fast = np.zeros(3), np.zeros(3), np.zeros(3)
+    for i in range(n):
+        joint, axes, p = seen.joint[i], seen.axes[i], seen.point[i]
+        c = p + seen.radius[i] * axes[0]
+        centre[:], speed[:], moved[:] = 0.0, 0.0, 0.0
+        for k in range(m):
+            if motion.tree.support[joint, k]:
+                moved[:, k] = J[:, k]
+                centre[:, k], speed[:, k] = J[:3, k], J[:3, k]
+                _turn(J[3:, k], c, centre[:, k], 1.0)
+                _turn(J[3:, k], p, speed[:, k], 1.0)
+        for a in range(3):
+            for x in range(3):
+                for y in range(3):
+                    turned[i, a, x] += seen.tilt[i, a, x, y] * centre[y]
+                gap[i] += axes[0, x] * centre[x] if a == 0 else 0.0 * centre[x]
+        point[:] = centre - seen.radius[i] * turned[i, 0]
+        for k in range(m):
+            if not motion.tree.support[joint, k]:
+                continue
+            for o in range(m):
+                changed[:] = motion.column_q[:3, k, o]
+                _turn(motion.column_q[3:, k, o], p, changed, 1.0)
+                _turn(J[3:, k], point[:, o], changed, 1.0)
+                for a in range(3):
+                    for x in range(3):
+                        rows[a * n + i, k, o] += axes[a, x] * changed[x] + turned[i, a, x, o] * speed[x, k]
+        V, A = velocity[joint], drift[joint]
+        acceleration[:], fast[:] = A[:3], V[:3]
+        _turn(V[3:], c, fast, 1.0)
+        _turn(A[3:], p, acceleration, 1.0)
+        _turn(V[3:], fast, acceleration, 1.0)
+        slopes_q = motion.velocity_q[joint], motion.drift_q[joint]
+        by_q = acceleration_slope((V, A), slopes_q, (c, p), (centre, point))
+        by_v = acceleration_slope((V, A), (moved, motion.drift_v[joint]), (c, p), (still, still))
+        for a in range(3):
+            for x in range(3):
+                drift_q[a * n + i] += axes[a, x] * by_q[x] + turned[i, a, x] * acceleration[x]
+                drift_v[a * n + i] += axes[a, x] * by_v[x]
+    return rows, gap, drift_q, drift_v, turned

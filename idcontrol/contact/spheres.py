@@ -111,6 +111,7 @@ class SphereContacts:
         surface: Velocity of the surface under each sphere, world axes, shape (k, 3) [m/s]. It may be changed at any
             time. A controller whose hand slides along a wall assumes a surface that moves with the hand.
         frames: Frame that carries each of the k spheres.
+        joint: Joint that carries each sphere, shape (k,).
         radius: Radii of the spheres, shape (k,) [m].
         patch: Foot of each sphere, shape (k,).
         centre: Centres, world frame, shape (k, 3) [m].
@@ -165,8 +166,8 @@ class SphereContacts:
         if self._offset.shape != (k, 3) or not np.isfinite(self._offset).all():
             raise InputError(f"offsets of {k} spheres must be finite, of shape ({k}, 3)")
         self._frame: Integers = np.array([system.frame(name) for name in frames], dtype=np.int64)
-        self._joint: Integers = system.frame_joint[self._frame].astype(np.int64)
-        for name, joint in zip(frames, self._joint, strict=True):
+        self.joint: Integers = system.frame_joint[self._frame].astype(np.int64)
+        for name, joint in zip(frames, self.joint, strict=True):
             if joint == 0:
                 raise InputError(f"frame {name!r} is fixed to the world and cannot carry a contact sphere")
         self.orientation = float(orientation)
@@ -195,7 +196,7 @@ class SphereContacts:
             jacobian=self.system.jacobian,
             support=self.system.support,
             motion=self.system.motion,
-            joint=self._joint,
+            joint=self.joint,
             offset=self.mounting()[1],
             radius=self.radius,
             mu=self._mu,
@@ -244,11 +245,11 @@ class SphereContacts:
         """Return the joint of each sphere, shape (k,), and its centre in that joint's frame, shape (k, 3) [m]."""
         places = [self.system.model.frames[int(frame)].placement for frame in self._frame]
         centres = [place.act(offset) for place, offset in zip(places, self._offset, strict=True)]
-        return self._joint.copy(), np.array(centres).reshape(-1, 3)
+        return self.joint.copy(), np.array(centres).reshape(-1, 3)
 
     def slip(self, v: Array) -> Array:
         """Return the tangential speed of every contact point at the last `detect`, shape (k,) [m/s]."""
-        _slip_speed(self.system.jacobian, self.system.support, self._joint, self.point, self.axes, v, self._slip)
+        _slip_speed(self.system.jacobian, self.system.support, self.joint, self.point, self.axes, v, self._slip)
         return self._slip
 
     @property

@@ -15,7 +15,28 @@ import numpy as np
 import pinocchio as pin
 
 from idcontrol.dynamics.system import System
-from idcontrol.types import Array
+from idcontrol.kernels.jit import njit
+from idcontrol.types import Array, Booleans, Integers
+
+
+class Tree(NamedTuple):
+    """Jacobian and inertia of a robot at the world origin.
+
+    Attributes:
+        J: Columns of the spatial Jacobian, shape (6, m).
+        support: True if velocity k moves joint j, shape (n_joints, m).
+        owner: Joint of each velocity, shape (m,).
+        parent: Parent of each joint, shape (n_joints,).
+        inertia: Spatial inertia of each body, shape (n_joints, 6, 6).
+        composite: Spatial inertia of each subtree, shape (n_joints, 6, 6).
+    """
+
+    J: Array
+    support: Booleans
+    owner: Integers
+    parent: Integers
+    inertia: Array
+    composite: Array
 
 
 class MotionDerivatives(NamedTuple):
@@ -26,23 +47,19 @@ class MotionDerivatives(NamedTuple):
         velocity_q: Of `Motion.velocity` by q, shape (n_joints, 6, m); by v it is the Jacobian of the joint.
         drift_q: Of `Motion.drift` by q, shape (n_joints, 6, m).
         drift_v: Of `Motion.drift` by v, shape (n_joints, 6, m).
+        tree: The robot's inertia.
     """
 
     column_q: Array
     velocity_q: Array
     drift_q: Array
     drift_v: Array
+    tree: Tree
 
 
 def skew(x: Array) -> Array:
     """Return the matrix of ``x ×``, shape (3, 3)."""
     return np.array([[0.0, -x[2], x[1]], [x[2], 0.0, -x[0]], [-x[1], x[0], 0.0]])
-
-
-def motion_cross(x: Array) -> Array:
-    """Return the matrix of the spatial cross product ``x ×`` of motion vectors, shape (6, 6)."""
-    turn, shift = skew(x[3:]), skew(x[:3])
-    return np.block([[turn, shift], [np.zeros((3, 3)), turn]])
 
 
 def turning(system: System, v: Array) -> tuple[Array, Array]:
@@ -51,11 +68,11 @@ def turning(system: System, v: Array) -> tuple[Array, Array]:
     They are the difference between classical and spatial accelerations (`idcontrol.dynamics.system`).
     """
     turn, slope = np.zeros(v.size), np.zeros((v.size, v.size))
-    for rows in system.flyer_rows:
-        linear, angular = rows[:3], rows[3:]
-        turn[linear] = np.cross(v[angular], v[linear])
-        slope[np.ix_(linear, linear)] = skew(v[angular])
-        slope[np.ix_(linear, angular)] = -skew(v[linear])
+    for x, y, z, wx, wy, wz in system.flyer_rows:
+        speed, spin = v[[x, y, z]], v[[wx, wy, wz]]
+        linear = slice(x, x + 3)
+        slope[linear, linear], slope[linear, wx : wx + 3] = skew(spin), -skew(speed)
+        turn[linear] = slope[linear, linear] @ speed
     return turn, slope
 
 
@@ -75,34 +92,185 @@ def inverse_dynamics(system: System, q: Array, v: Array, a: Array) -> tuple[Arra
     return by_q[order], by_v[order] - system.M @ slope
 
 
-def inertia_times(system: System, q: Array, x: Array) -> Array:
-    """Return the derivative of ``M x`` by q at constant x (m,), shape (m, m)."""
-    rest, model, data = np.zeros(x.size), system.model, system.scratch
-    moving = pin.computeRNEADerivatives(model, data, q, rest, system.to_pinocchio(x))[0].copy()
-    resting = pin.computeRNEADerivatives(model, data, q, rest, rest)[0]
-    return np.asarray((moving - resting)[np.ix_(system.order, system.order)])
+@njit(cache=True, inner=True, error_model="numpy")
+def _cross(a: Array, b: Array, out: Array) -> None:
+    """Add the cross product ``a × b`` of motion vectors to `out`, shapes (6,)."""
+    for x, y, z in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
+        out[x] += a[y + 3] * b[z] - a[z + 3] * b[y] + a[y] * b[z + 3] - a[z] * b[y + 3]
+        out[x + 3] += a[y + 3] * b[z + 3] - a[z + 3] * b[y + 3]
 
 
-def motions(system: System, v: Array) -> MotionDerivatives:
-    """Return the derivatives of Jacobian and motion of a system that is updated at velocity v (m,)."""
-    J, support, velocity = system.jacobian, system.support, system.motion.velocity
-    m, joints = v.size, support.shape[0]
-    owner = support.argmax(axis=0)  # joints are in depth-first order: the first that a velocity moves is its own
-    column_q = np.zeros((6, m, m))
-    for k in range(m):
-        column_q[:, k] = np.where(support[owner[k]], -motion_cross(J[:, k]) @ J, 0.0)
-    velocity_q, drift_q, drift_v = (np.zeros((joints, 6, m)) for _ in range(3))
-    flyers = {int(owner[rows[0]]): rows for rows in system.flyer_rows}
+@njit(cache=True, inner=True, error_model="numpy")
+def _push(a: Array, f: Array, out: Array) -> None:
+    """Add the cross product ``a ×* f`` of a motion and a momentum to `out`, shapes (6,)."""
+    for x, y, z in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
+        out[x] += a[y + 3] * f[z] - a[z + 3] * f[y]
+        out[x + 3] += a[y] * f[z] - a[z] * f[y] + a[y + 3] * f[z + 3] - a[z + 3] * f[y + 3]
+
+
+@njit(cache=True, error_model="numpy")
+def _inertias(parent: Integers, position: Array, rotation: Array, dynamic: Array) -> tuple[Array, Array]:
+    """Return the spatial inertias of bodies and of subtrees at the world origin, shapes (n_joints, 6, 6).
+
+    Args:
+        parent: Parent of each joint, shape (n_joints,).
+        position: Origins of the joints, shape (n_joints, 3) [m].
+        rotation: Axes of the joints (columns), shape (n_joints, 3, 3).
+        dynamic: Mass, mass times centre, and xx, xy, yy, xz, yz, zz of the inertia about the origin of each body, axes
+            of its joint, shape (n_joints, 10).
+    """
+    joints = parent.shape[0]
+    body, turned, c, r = np.zeros((joints, 6, 6)), np.zeros((3, 3)), np.zeros(3), np.zeros(3)
     for j in range(1, joints):
-        parent, own = system.model.parents[j], owner == j
-        velocity_q[j] = velocity_q[parent] + np.einsum("xkl,k->xl", column_q[:, own], v[own])
-        before, after = motion_cross(velocity[parent]), motion_cross(velocity[j])
-        moved_before, moved = J * support[parent], J * support[j]
-        drift_q[j] = drift_q[parent] - after @ velocity_q[parent] + before @ velocity_q[j]
-        drift_v[j] = drift_v[parent] - after @ moved_before + before @ moved
-        if j in flyers:
-            turn, slope = turning(system, v)
-            linear = flyers[j][:3]
-            drift_q[j] -= np.einsum("xkl,k->xl", column_q[:, linear], turn[linear])
-            drift_v[j] -= J[:, linear] @ slope[linear]
-    return MotionDerivatives(column_q, velocity_q, drift_q, drift_v)
+        R, mass, (xx, xy, yy, xz, yz, zz) = rotation[j], dynamic[j, 0], dynamic[j, 4:]
+        local = np.array(((xx, xy, xz), (xy, yy, yz), (xz, yz, zz)))
+        for x in range(3):
+            r[x] = position[j, x]
+            c[x] = R[x, 0] * dynamic[j, 1] + R[x, 1] * dynamic[j, 2] + R[x, 2] * dynamic[j, 3]
+        turned[:] = R @ local @ R.T
+        both, square = 2.0 * (c[0] * r[0] + c[1] * r[1] + c[2] * r[2]), r[0] * r[0] + r[1] * r[1] + r[2] * r[2]
+        spatial, first = body[j], c + mass * r  # first moment about the world origin
+        for x in range(3):
+            spatial[x, x] = mass
+            for y in range(3):
+                spatial[3 + x, 3 + y] = turned[x, y] - c[x] * r[y] - r[x] * c[y] - mass * r[x] * r[y]
+            spatial[3 + x, 3 + x] += both + mass * square
+        for x, y, z in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):  # momentum = mass v - first × ω, first × v + I ω
+            spatial[x, 3 + y], spatial[x, 3 + z] = first[z], -first[y]
+            spatial[3 + y, x], spatial[3 + z, x] = first[z], -first[y]
+    composite = body.copy()
+    for j in range(joints - 1, 0, -1):
+        composite[parent[j]] += composite[j]
+    return body, composite
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _momenta(tree: Tree, x: Array) -> tuple[Array, Array]:
+    """Return velocities of all bodies and momenta of all subtrees at velocity x (m,), shapes (n_joints, 6)."""
+    joints, m = tree.support.shape
+    V, h = np.zeros((joints, 6)), np.zeros((joints, 6))
+    for j in range(1, joints):
+        V[j] = V[tree.parent[j]]
+        for k in range(m):
+            if tree.owner[k] == j:
+                for y in range(6):
+                    V[j, y] += tree.J[y, k] * x[k]
+    for j in range(joints - 1, 0, -1):
+        for y in range(6):
+            for z in range(6):
+                h[j, y] += tree.inertia[j, y, z] * V[j, z]
+        if tree.parent[j] > 0:
+            h[tree.parent[j]] += h[j]
+    return V, h
+
+
+@njit(cache=True, error_model="numpy")
+def inertia_times(tree: Tree, x: Array) -> Array:
+    """Return the derivative of ``M x`` by q at constant x (m,), shape (m, m).
+
+    Entry k of ``M x`` is ``J_k · h``, with the momentum h of the subtree. If velocity l moves the subtree rigidly, only
+    the velocity of its parent changes relative to the subtree, by ``-J_l × V_parent``.
+    """
+    V, h = _momenta(tree, x)
+    m = x.shape[0]
+    out, u, g, f = np.zeros((m, m)), np.zeros(6), np.zeros(6), np.zeros(6)
+    for o in range(m):
+        own = tree.owner[o]
+        u[:], g[:] = 0.0, 0.0
+        _cross(tree.J[:, o], V[tree.parent[own]], u)
+        _push(tree.J[:, o], h[own], g)
+        for y in range(6):
+            for z in range(6):
+                g[y] -= tree.composite[own, y, z] * u[z]
+        for k in range(m):
+            if tree.support[tree.owner[k], o]:  # o moves k
+                f[:] = 0.0
+                for y in range(6):
+                    for z in range(6):
+                        f[y] -= tree.composite[tree.owner[k], y, z] * u[z]
+            elif tree.support[own, k]:  # k moves o
+                f[:] = g
+            else:
+                continue
+            for y in range(6):
+                out[k, o] += tree.J[y, k] * f[y]
+    return out
+
+
+@njit(cache=True, error_model="numpy")
+def energies(tree: Tree, rows: Array) -> Array:
+    """Return the derivatives of ``xᵀM x`` by q for all rows x, shape (r, m)."""
+    r, m = rows.shape
+    out, u = np.zeros((r, m)), np.zeros(6)
+    for i in range(r):
+        V, h = _momenta(tree, rows[i])
+        for o in range(m):
+            own = tree.owner[o]
+            u[:] = 0.0
+            _cross(tree.J[:, o], V[tree.parent[own]], u)
+            for y in range(6):
+                out[i, o] -= 2.0 * h[own, y] * u[y]
+    return out
+
+
+def motions(system: System, placed: tuple[Array, Array], v: Array) -> MotionDerivatives:
+    """Return the derivatives of Jacobian and motion of a system that is updated at velocity v (m,).
+
+    Args:
+        system: The robot.
+        placed: Origins (n_joints, 3) [m] and axes (n_joints, 3, 3) of its joints in the world.
+        v: Velocity.
+    """
+    parent = np.array(system.model.parents)
+    owner = system.support.argmax(axis=0)  # joints are in depth-first order: the first that a velocity moves is its own
+    dynamic = np.array([body.toDynamicParameters() for body in system.model.inertias])
+    position, rotation = (np.ascontiguousarray(part) for part in placed)
+    inertias = _inertias(parent, position, rotation, dynamic)
+    tree = Tree(system.jacobian, system.support, owner, parent, *inertias)
+    turn, slope = turning(system, v)
+    free = np.zeros(v.size, dtype=np.bool_)
+    free[system.flyer_rows[:, :3]] = True
+    column_q, velocity_q, drift_q, drift_v = _motions(tree, system.motion.velocity, v, free, turn, slope)
+    return MotionDerivatives(column_q, velocity_q, drift_q, drift_v, tree)
+
+
+@njit(cache=True, error_model="numpy")
+def _motions(
+    tree: Tree, velocity: Array, v: Array, free: Booleans, turn: Array, slope: Array
+) -> tuple[Array, Array, Array, Array]:
+    """Return the derivatives of `MotionDerivatives`.
+
+    Args:
+        tree: The robot.
+        velocity: Velocity of each body, shape (n_joints, 6).
+        v: Velocity, shape (m,).
+        free: True for linear velocities of free-flyers, shape (m,).
+        turn: As `turning`.
+        slope: As `turning`.
+    """
+    (joints, m), J = tree.support.shape, tree.J
+    column, velocity_q = np.zeros((6, m, m)), np.zeros((joints, 6, m))
+    drift_q, drift_v = np.zeros((joints, 6, m)), np.zeros((joints, 6, m))
+    for k in range(m):
+        for o in range(m):
+            if tree.support[tree.owner[k], o]:
+                _cross(J[:, o], J[:, k], column[:, k, o])
+    for j in range(1, joints):
+        parent = tree.parent[j]
+        before, after = -velocity[j], velocity[parent]
+        velocity_q[j], drift_q[j], drift_v[j] = velocity_q[parent], drift_q[parent], drift_v[parent]
+        for k in range(m):
+            if tree.owner[k] == j:
+                velocity_q[j] += column[:, k] * v[k]
+                if free[k]:
+                    drift_q[j] -= column[:, k] * turn[k]
+                    for y in range(6):
+                        drift_v[j, y] -= J[y, k] * slope[k]
+        for o in range(m):
+            if tree.support[j, o]:
+                _cross(after, J[:, o], drift_v[j, :, o])
+            if tree.support[parent, o]:
+                _cross(before, J[:, o], drift_v[j, :, o])
+            _cross(after, velocity_q[j, :, o], drift_q[j, :, o])
+            _cross(before, velocity_q[parent, :, o], drift_q[j, :, o])
+    return column, velocity_q, drift_q, drift_v

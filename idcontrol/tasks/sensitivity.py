@@ -21,7 +21,6 @@ class Body(NamedTuple):
         system: The robot, updated.
         at: Placement of the robot.
         motion: Derivatives of the robot's motion.
-        q: Configuration, shape (nq,).
         v: Velocity, shape (m,).
         a: Acceleration, shape (m,).
         force: ``M a + c``, shape (m,).
@@ -32,7 +31,6 @@ class Body(NamedTuple):
     system: System
     at: Placement
     motion: MotionDerivatives
-    q: Array
     v: Array
     a: Array
     force: Array
@@ -170,7 +168,7 @@ def _centroid_miss(body: Body, targets: Targets, i: int) -> tuple[Array, Array]:
     M, at = body.system.M, _centred(body)
     acceleration_q = at.about(body.force, body.force_q, turns=True)
     acceleration_v = at.about(body.force, body.force_v, turns=False)
-    velocity_q = at.about(M @ body.v, inertia_times(body.system, body.q, body.v), turns=True)
+    velocity_q = at.about(M @ body.v, inertia_times(body.motion.tree, body.v), turns=True)
     velocity_v = at.about(body.v, M, turns=False)
     error_q = np.vstack((-at.centre, -velocity_q[3:]))
     error_v = np.vstack((np.zeros_like(at.centre), -velocity_v[3:]))
@@ -184,7 +182,7 @@ def _centroid_transposed(body: Body, targets: Targets, i: int, s: Array) -> Arra
     pull, turn = s[:3] / at.mass + np.cross(at.r, s[3:]), s[3:]
     x[:3], x[3:6] = at.R.T @ pull, at.R.T @ turn
     moved = np.vstack((at.R.T @ (skew(pull) @ at.turns - skew(turn) @ at.arm), at.R.T @ skew(turn) @ at.turns))
-    return inertia_times(body.system, body.q, x) + body.system.M[:, :6] @ moved
+    return inertia_times(body.motion.tree, x) + body.system.M[:, :6] @ moved
 
 
 _MISSES: Final = {FRAME: _frame_miss, CENTROID: _centroid_miss}

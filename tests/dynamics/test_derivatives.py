@@ -7,8 +7,9 @@ import pytest
 from idcontrol.contact.sensitivity import row_derivatives
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import height_map, plane
-from idcontrol.dynamics.derivatives import inertia_times, inverse_dynamics, motions
+from idcontrol.dynamics.derivatives import energies, inertia_times, inverse_dynamics, motions
 from idcontrol.dynamics.system import System
+from idcontrol.kernels.placements import placement_views
 from tests import scenes
 from tests.differences import extended
 
@@ -53,7 +54,7 @@ def test_inverse_dynamics_and_motion_have_their_derivatives(moving, by):
     drift = differences(lambda q, v: at(q, v).motion.drift.copy(), q, v, system, by)
     at(q, v)
     by_q, by_v = inverse_dynamics(system, q, v, acceleration)
-    motion = motions(system, v)
+    motion = motions(system, placement_views(system.data.oMi), v)
     agrees(by_q if by == "q" else by_v, force)
     agrees(motion.velocity_q if by == "q" else system.jacobian[None] * system.support[:, None], velocity)
     agrees(motion.drift_q if by == "q" else motion.drift_v, drift)
@@ -68,7 +69,10 @@ def test_inertia_has_its_derivative(moving):
         return system.M @ x
 
     measured = differences(momentum, q, v, system, "q")
-    agrees(inertia_times(system, q, x), measured)
+    system.update(q, system.to_pinocchio(v))
+    tree = motions(system, placement_views(system.data.oMi), v).tree
+    agrees(inertia_times(tree, x), measured)
+    np.testing.assert_allclose(energies(tree, x[None])[0], x @ inertia_times(tree, x), rtol=0, atol=1e-13)
 
 
 WAVES = 0.02 * np.sin(np.arange(12.0))[:, None] * np.cos(np.arange(12.0))
@@ -89,7 +93,7 @@ def test_contacts_of_spheres_have_their_derivatives(moving, ground, by):
 
     drift, rest = seen("drift"), {name: seen(name) for name in ("jacobian", "gap", "axes")} if by == "q" else {}
     system.update(q, system.to_pinocchio(v))
-    derived = row_derivatives(spheres, spheres.detect(np.inf), motions(system, v))
+    derived = row_derivatives(spheres, spheres.detect(np.inf), motions(system, placement_views(system.data.oMi), v))
     agrees(derived.drift_q if by == "q" else derived.drift_v, drift)
     for name, measured in rest.items():
         agrees(getattr(derived, name), measured)

@@ -59,7 +59,15 @@ def test_rows_of_tasks_have_their_derivatives(task):
         by_v[:, k] = extended(lambda size, unit=unit: outputs(of.q, of.v + size * unit), 1e-3)
     system.update(of.q, of.v)
     force = inverse_dynamics(system, of.q, of.v, a)
-    body = Body(system, of.at, motions(system, of.v), of.q, of.v, a, system.M @ a + system.bias, *force)
+    body = Body(
+        system,
+        of.at,
+        motions(system, (of.at.position, of.at.rotation), of.v),
+        of.v,
+        a,
+        system.M @ a + system.bias,
+        *force,
+    )
     miss_q, miss_v = miss_slopes(body, targets)
     rows = part.stop - part.start
     for derived, measured in (

@@ -129,7 +129,7 @@ def _support(law: str, step: AssembledStep, f: Array) -> Array:
 
 def yielding_of(scheme: Scheme, site: Site, solved: Solved) -> Yielding:
     """Return the compliance of the contacts in a scheme."""
-    n, h, q = len(site.contacts), site.machine.h, site.machine.inputs.q
+    n, h = len(site.contacts), site.machine.h
     J, M, dJ = site.contacts.jacobian, site.system.M, site.rows.jacobian
     D, slope = np.zeros(3 * n), site.zeros(3 * n)
     if n == 0:
@@ -141,7 +141,7 @@ def yielding_of(scheme: Scheme, site: Site, solved: Solved) -> Yielding:
         D[:n] = 1.0 / (h * (h * STIFFNESS + DAMPING))
         diagonal, changes = np.diag(M), np.zeros_like(M)
         for j, unit in enumerate(np.eye(M.shape[0])):
-            changes[j] = inertia_times(site.system, q, unit)[j]
+            changes[j] = inertia_times(site.motion.tree, unit)[j]
         creep = 0.5 * CREEP * J**2 / diagonal
         change = CREEP * np.einsum("rk,rkl->rl", J / diagonal, dJ) - (creep / diagonal) @ changes
         for axis in (1, 2):
@@ -149,7 +149,7 @@ def yielding_of(scheme: Scheme, site: Site, solved: Solved) -> Yielding:
             slope[axis * n : (axis + 1) * n, site.columns.q] = change[n : 2 * n] + change[2 * n :]
     elif scheme.name == "sap":
         Y = np.linalg.solve(M, J.T).T
-        moved = np.stack([inertia_times(site.system, q, row) for row in Y])
+        moved = np.stack([inertia_times(site.motion.tree, row) for row in Y])
         for i in range(n):
             A, y, dj = J[i::n] @ Y[i::n].T, Y[i::n], dJ[i::n]
             dA = np.einsum("akl,bk->abl", dj, y) + np.einsum("bkl,ak->abl", dj, y)

@@ -104,7 +104,7 @@ def projection(site: Site, step: AssembledStep, wanted: tuple[Array, Array], d: 
     H, g = np.zeros((m, m)), -site.rows_transposed(multiplier)
     H[u:, u:] = W
     moved = np.concatenate((np.zeros(u), away))
-    g[u:] += W @ slope - site.by_q(inertia_times(site.system, site.machine.inputs.q, moved))[u:]
+    g[u:] += W @ slope - site.by_q(inertia_times(site.motion.tree, moved))[u:]
     e = d - site.rows_times(v)
     out, unexplained = optimum(H, J, g, e), wrong if np.abs(away).max() > 1e-6 * np.abs(b).max() else 0.0
     return out[u:], np.maximum(site.errors(J @ out - e, e), unexplained)
@@ -187,10 +187,11 @@ def held_slope(site: Site, step: AssembledStep) -> Array:
     inertia = (J[used, u:] ** 2 / (n * squares[used, None])).sum(axis=0)
     error = site.system.position_errors(inputs.joint_q, site.system.joint_positions(inputs.q))
     changes = square_slopes(site, step)
-    for r in np.flatnonzero(used):
-        through, turned = J[r, u:], site.rows.jacobian[r, u:]
-        grows = 2.0 * through[:, None] * turned - (through**2 / squares[r])[:, None] * changes[r]
-        out[:, site.columns.q] += (factor * error)[:, None] * grows / (n * squares[r])
+    through = J[used, u:] / (n * squares[used, None])
+    grows = 2.0 * np.einsum("rj,rjl->jl", through, site.rows.jacobian[used, u:]) - (J[used, u:] * through).T @ (
+        changes[used] / squares[used, None]
+    )
+    out[:, site.columns.q] += (factor * error)[:, None] * grows
     out[each, site.columns.q.start + u + each] -= factor * inertia
     out[each, site.columns.reference.start + each] += factor * inertia
     return out

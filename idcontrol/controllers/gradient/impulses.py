@@ -98,7 +98,7 @@ def torque_unit(site: Site, step: AssembledStep, *, slope: bool) -> tuple[float,
         for a in range(fixed.size):
             changed = site.rows.jacobian.transpose(0, 2, 1) @ directions[:, a]
             out[site.columns.q] += 2.0 / rows * (L[:, a] @ changed)
-            inertia = inertia_times(site.system, site.machine.inputs.q, directions[:, a])
+            inertia = inertia_times(site.motion.tree, directions[:, a])
             out[site.columns.q] -= 2.0 / rows * (lifted[:, a] @ inertia[free])
     return typical, out
 

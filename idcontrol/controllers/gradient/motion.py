@@ -231,7 +231,10 @@ def motion(site: Site, step: AssembledStep, law: str, v_plus: Array, f: Array, s
     softer = sources.yielding.slope * y[:, None] + D[:, None] * turned
     first = site.rows_transposed(y)[free] + J[:, free].T @ (turned - C @ du)
     first -= sources.p[free] + M[np.ix_(free, fixed)] @ sources.b
-    A = np.block([[np.eye(free.size) + X @ C @ X.T, -X @ B], [R @ X.T, R @ (D[:, None] * B)]])
+    k = free.size
+    A = np.zeros((k + R.shape[0], k + B.shape[1]))
+    A[:k, :k], A[:k, k:] = np.eye(k) + X @ C @ X.T, -X @ B
+    A[k:, :k], A[k:, k:] = R @ X.T, R @ (D[:, None] * B)
     right = np.vstack((np.linalg.solve(L, first), -R @ (du + softer) - held))
     z = least_squares(A, right)
     slope = np.zeros((J.shape[1], site.columns.total))

@@ -10,7 +10,7 @@ from idcontrol.contact.contacts import Contacts
 from idcontrol.contact.sensitivity import RowDerivatives, row_derivatives
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.controllers.step import AssembledStep, Machine
-from idcontrol.dynamics.derivatives import MotionDerivatives, inertia_times, motions
+from idcontrol.dynamics.derivatives import MotionDerivatives, energies, motions
 from idcontrol.dynamics.system import System
 from idcontrol.types import Array
 
@@ -82,24 +82,25 @@ class Site(NamedTuple):
             missed: Left minus right sides, shape (r, P).
             right: Right sides, shape (r, P).
         """
-        at, scale = self.columns, max(np.abs(right).max(initial=0.0), 1e-300)
-        blocks = [missed[:, block] for block in (at.q, at.v, at.reference, at.task, at.mu)]
-        blocks.append(missed[:, at.mu].sum(axis=1))
-        return np.array([np.abs(block).max(initial=0.0) / scale for block in blocks])
+        at, largest = self.columns, np.abs(missed).max(axis=0, initial=0.0)
+        blocks = [largest[block].max(initial=0.0) for block in (at.q, at.v, at.reference, at.task, at.mu)]
+        blocks.append(np.abs(missed[:, at.mu].sum(axis=1)).max(initial=0.0))
+        return np.array(blocks) / max(np.abs(right).max(initial=0.0), 1e-300)
 
     def rows_times(self, x: Array) -> Array:
         """Return the derivative of ``J x`` at constant x (m,), shape (3 n, P)."""
-        return self.by_q(np.einsum("rkl,k->rl", self.rows.jacobian, x))
+        return self.by_q(x @ self.rows.jacobian)
 
     def rows_transposed(self, y: Array) -> Array:
         """Return the derivative of ``Jᵀ y`` at constant y (3 n,), shape (m, P)."""
-        return self.by_q(np.einsum("rkl,r->kl", self.rows.jacobian, y))
+        return self.by_q(np.tensordot(y, self.rows.jacobian, 1))
 
 
 def visit(machine: Machine, system: System, spheres: SphereContacts, contacts: Contacts) -> Site:
     """Return the derivatives of a robot and its contacts in stance, at the inputs of the machine."""
     v = machine.inputs.v[system.order]
-    motion = motions(system, v)
+    placement = machine.tasks.placement
+    motion = motions(system, (placement.position, placement.rotation), v)
     rows = row_derivatives(spheres, contacts, motion)
     tasks = int((machine.tasks.targets.weight > 0.0).sum())
     columns = Columns.of(v.size, system.n_actuated, tasks, len(contacts))
@@ -128,12 +129,13 @@ def optimum(H: Array, A: Array, g: Array, e: Array) -> Array:
         g: Shape (d, P).
         e: Shape (r, P).
     """
-    x = least_squares(A, e)
     if A.shape[0] == 0:
-        ways = np.eye(H.shape[0])
+        x, ways = np.zeros((H.shape[0], e.shape[1])), np.eye(H.shape[0])
     else:
-        _, size, across = np.linalg.svd(A)
-        ways = across[int((size > RANK * size.max(initial=0.0)).sum()) :].T
+        left, size, across = np.linalg.svd(A)
+        rank = int((size > RANK * size.max(initial=0.0)).sum())
+        x = across[:rank].T @ ((left[:, :rank].T @ e) / size[:rank, None])
+        ways = across[rank:].T
     size, turned = np.linalg.eigh(ways.T @ H @ ways)
     # the ridge of stage II is 1e-8 of the torques; without a cost a direction stays zero
     costly = size > 1e-14 * np.abs(H).max(initial=0.0)
@@ -146,7 +148,5 @@ def square_slopes(site: Site, step: AssembledStep) -> Array:
     free, J = step.w.free, site.contacts.jacobian
     Y = np.zeros_like(J)
     Y[:, free] = np.linalg.solve(site.system.M[np.ix_(free, free)], J[:, free].T).T
-    out = 2.0 * np.einsum("rk,rkl->rl", Y, site.rows.jacobian)
-    for r in range(J.shape[0]):
-        out[r] -= Y[r] @ inertia_times(site.system, site.machine.inputs.q, Y[r])
-    return out
+    out = 2.0 * (Y[:, None] @ site.rows.jacobian)[:, 0]
+    return out - energies(site.motion.tree, Y)

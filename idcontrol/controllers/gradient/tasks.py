@@ -105,7 +105,6 @@ def task_demand(site: Site, step: AssembledStep, wanted: tuple[Array, Array], d:
         site.system,
         tasks.placement,
         site.motion,
-        site.machine.inputs.q,
         site.v,
         a,
         M @ a + site.machine.terms.bias,
@@ -304,7 +303,7 @@ def _solution(
     g = np.vstack(
         (rows.A.T @ (weight[:, None] * miss) - site.rows_transposed(multipliers[:r]), unit * site.rows_times(z))
     )
-    g[:m, at.q] += transposed_slope(body, site.machine.tasks.targets, pull) - inertia_times(body.system, body.q, z)
+    g[:m, at.q] += transposed_slope(body, site.machine.tasks.targets, pull) - inertia_times(body.motion.tree, z)
     g[u:m] += rows.joint_weight[:, None] / h * b_slope
     g[u:m, at.v][:, u:] -= np.diag(rows.joint_weight / h)
     for row in np.flatnonzero(equations.cone >= 0):
