@@ -15,15 +15,16 @@ from idcontrol import controllers, robots
 from idcontrol.contact.soles import Soles
 from idcontrol.controllers.settings import InverseSettings
 from idcontrol.controllers.tasks import DEMANDS
-from idcontrol.experiments import pressing
+from idcontrol.experiments import pressing, teleop
 from idcontrol.experiments.case import Case, Progress
 from idcontrol.experiments.findings import Drawing, Finding, Results, axes, histories
 from idcontrol.loop.simulated import Tick
 from idcontrol.planners.dcm import Steps
+from idcontrol.planners.route import Route, Way
 from idcontrol.record import metrics
 from idcontrol.scenes.motions import Oscillation, Reach, Walk
 from idcontrol.scenes.press import Press, Wall
-from idcontrol.scenes.whole_body import Push, WholeBodyConfig, WholeBodyScene
+from idcontrol.scenes.whole_body import Punches, Push, WholeBodyConfig, WholeBodyScene
 from idcontrol.types import TOUCHING_N, Array, Booleans, ContactForces
 
 FALLEN_SHARE: Final = 0.6
@@ -93,6 +94,18 @@ PUSH: Final = WholeBodyConfig(
     walk=Steps(single_s=0.35, double_s=0.1, reach_m=0.6),
     lower_m=0.03,
 )
+TELEOP: Final = WholeBodyConfig(
+    robot="g1",
+    plant="mujoco",
+    walk=Steps(single_s=0.5, double_s=0.2, reach_m=0.4),
+    route=Route(count=18),
+    arms_rad=0.3,
+    begin_s=3.0,
+    lower_m=0.02,
+    com_kp_1_s2=60.0,
+    inverse=RAMPED,
+)
+PUNCHED: Final = msgspec.structs.replace(TELEOP, punches=Punches(force_n=(50.0, 500.0)))
 
 UNITS: Final = {
     **dict.fromkeys(("com", "com_err", "hand_err", "feet", "gap", "cop", "cop_pred"), "m"),
@@ -218,8 +231,9 @@ def findings(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Finding
     ended = len(arrays["t"]) >= scene.duration_s * config.rate_hz - 1.5
     share = np.abs(arrays["tau"]) / body.system.effort_limit
     jumps = np.abs(np.diff(arrays["tau"], axis=0)) / body.system.effort_limit
-    since = arrays["t"][1:] - (np.inf if config.push.at_s is None else config.push.at_s)
-    jump = float(jumps[(since < 0.0) | (since > ABSORBS_S)].max(initial=0.0))
+    pushes = [at_s for at_s, _ in scene.punches()] + ([] if config.push.at_s is None else [config.push.at_s])
+    since = arrays["t"][1:, None] - np.array(pushes)
+    jump = float(jumps[((since < 0.0) | (since > ABSORBS_S)).all(axis=1)].max(initial=0.0))
     hand = float(np.linalg.norm(arrays["hand_err"], axis=1).max())
     moves = body.hand is not None or isinstance(motion, Press)
     return [
@@ -235,12 +249,14 @@ def findings(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Finding
             for number, name in enumerate(DEMANDS)
         ),
         *(_landings(motion, arrays) if isinstance(motion, Walk) else []),
+        *([] if scene.way is None else teleop.findings(scene.way, arrays)),
     ]
 
 
 def _balance(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Finding]:
     """Measure the errors of centre of mass and trunk, and the slip of feet; a hand on a wall slips on purpose."""
-    config, patch, pushed = scene.config, scene.body.contacts.patch, scene.config.push.at_s is not None
+    config, patch = scene.config, scene.body.contacts.patch
+    pushed = config.push.at_s is not None or config.punches.force_n is not None
     error, feet = np.linalg.norm(arrays["com_err"], axis=1), len(scene.body.names) - len(scene.robot.hands)
     stands = arrays["stance"][:, :feet] > 0.5
     corners = np.flatnonzero(patch < feet)
@@ -298,7 +314,7 @@ def drawings(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Drawing
     if scene.body.floats:
         feet = len(scene.body.names) - len(scene.robot.hands)
         standing = {key: arrays[key][:, :feet] for key in ("feet", "stance", "force", "force_pred", "cop", "gap")}
-        drawn += [_from_above(arrays["com"], standing), _feet(arrays["t"], standing, scene.body.names)]
+        drawn += [_from_above(arrays["com"], standing, scene.way), _feet(arrays["t"], standing, scene.body.names)]
     what = "centre of mass" if scene.body.floats else "hand"
     errors = arrays["com_err" if scene.body.floats else "hand_err"]
     with axes(2, size=(7.0, 4.5), sharex=True) as (error, torque):
@@ -311,7 +327,7 @@ def drawings(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Drawing
     return [*drawn, Drawing("Tracking", error.figure)]
 
 
-def _from_above(com: Array, feet: Mapping[str, Array]) -> Drawing:
+def _from_above(com: Array, feet: Mapping[str, Array], way: Way | None) -> Drawing:
     with axes(size=(7.0, 3.0)) as above:
         for i in range(feet["stance"].shape[1]):
             stood = np.unique(feet["feet"][feet["stance"][:, i] > 0.5, i, :2].round(3), axis=0)
@@ -319,9 +335,11 @@ def _from_above(com: Array, feet: Mapping[str, Array]) -> Drawing:
         zmp = zero_moment_points(feet["force"], feet["cop"])
         above.plot(*zmp.T, color="C1", linewidth=0.8, label="zero-moment point")
         above.plot(*com[:, :2].T, color="C0", label="centre of mass")
+        if way is not None:
+            above.plot(*way.poses[:, :2].T, "k+", markersize=9, label="waypoints", zorder=3)
         above.set(xlabel="x [m]", ylabel="y [m]")
         above.set_aspect("equal", adjustable="datalim")  # a body that stays in place fills the picture, too
-        above.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
+        above.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4)
     return Drawing("From above", above.figure)
 
 
@@ -395,6 +413,12 @@ push = Case(
     name="push",
     summary="a humanoid or quadruped is pushed and keeps its balance, with steps if necessary",
     presets={"default": PUSH},
+    simulate=run,
+)
+teleop_walk = Case(
+    name="teleop-walk",
+    summary="a humanoid walks along waypoints, moves its arms at random, and is punched (--preset punched)",
+    presets={"default": TELEOP, "punched": PUNCHED},
     simulate=run,
 )
 reach = Case(

@@ -40,6 +40,7 @@ COMMANDS = {
     "lift": "idcontrol run lift",
     "push": "idcontrol run push",
     "reach": "idcontrol run reach",
+    "teleop-walk": "idcontrol run teleop-walk",
     "grasp": "idcontrol run grasp",
     "box-grip": "idcontrol run box-grip",
     "slip-control": "idcontrol run slip-control",

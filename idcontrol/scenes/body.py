@@ -16,7 +16,7 @@ from idcontrol.errors import InputError, UnknownName
 from idcontrol.planners import dcm
 from idcontrol.planners.dcm import Steps
 from idcontrol.tasks import CoM, Force, Frame, Posture, Task
-from idcontrol.types import Array, ContactForces, Reference, State
+from idcontrol.types import Array, Booleans, ContactForces, Reference, State
 
 FIRM, LOOSE = 1e-3, 1e-6
 """Posture weights: of joints that move no task's frame, and of all other joints, which must not pull on the tasks."""
@@ -122,6 +122,7 @@ class Body:
         self.hand = None if hand is None else Frame(hand, "position")
         self.press = Force(robot.hands[-1].frame) if robot.hands else None
         self.turn = Frame(robot.hands[-1].frame, "orientation", weight=0.0) if robot.hands else None
+        self._index = {task.frame: self.system.frame(task.frame) for task in self._frames}
         self.h, self._held = 1.0 / rate_hz, robot.standing_reference()
         self.stance = np.full(n, floats)  # fingertips of an arm do not stand
         self._since, self.to_liftoff = np.full(n, np.inf), np.full(n, np.inf)
@@ -158,15 +159,19 @@ class Body:
         hands = (task for task in (self.hand, self.turn) if task is not None)
         return (*self.trunk, *self.feet, *hands)
 
+    @property
+    def idle(self) -> Booleans:
+        """True for joints that move no task's frame, shape (a,)."""
+        model, frames = self.system.model, [self.system.frame(task.frame) for task in self._frames]
+        moving = {int(j) for frame in frames for j in model.supports[model.frames[frame].parentJoint]}
+        return np.array([model.getJointId(name) not in moving for name in self.system.actuated_names])
+
     def _posture_weights(self) -> Array:
         """Return the posture's weight of each joint, shape (a,).
 
         If a machine tips on the edge of a sole, small weights would let its free arms swing against their stops.
         """
-        model, frames = self.system.model, [self.system.frame(task.frame) for task in self._frames]
-        moving = {int(j) for frame in frames for j in model.supports[model.frames[frame].parentJoint]}
-        names = self.system.actuated_names
-        return np.array([LOOSE if model.getJointId(name) in moving else FIRM for name in names])
+        return np.where(self.idle, FIRM, LOOSE)
 
     def corners(self, q: Array, feet: Sequence[int]) -> Array:
         """Return the horizontal positions of the corners of some feet in configuration `q`, shape (k, 2) [m]."""
@@ -183,7 +188,7 @@ class Body:
         """Return the placements of trunk, feet and hand by frame, ``pinocchio.SE3``, in configuration `q`."""
         model, data = self.system.model, self.system.scratch
         pin.framesForwardKinematics(model, data, q)
-        return {task.frame: data.oMf[self.system.frame(task.frame)].copy() for task in self._frames}
+        return {frame: data.oMf[index].copy() for frame, index in self._index.items()}
 
     def follow(self, task: CoM | Frame, place: Any, velocity: Array, acceleration: Array) -> None:
         """Set a task to a motion; controllers expect as its velocity the mean over the past period."""

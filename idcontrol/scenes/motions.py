@@ -12,7 +12,8 @@ import pinocchio as pin
 from scipy.interpolate import CubicSpline
 
 from idcontrol.config.configuration import Positive
-from idcontrol.planners import capture, dcm
+from idcontrol.dynamics.system import position_limits
+from idcontrol.planners import capture, dcm, route
 from idcontrol.planners.dcm import Steps
 from idcontrol.scenes.body import Body, turned
 from idcontrol.types import Array, Reference, State
@@ -28,6 +29,12 @@ SURE: Final = 0.9
 """To catch the divergent component of motion, the soles are scaled by this factor about their common middle."""
 TIPS_RAD: Final = 0.01
 """A standing sole counts as tipping over an edge if it is tilted by more than this [rad]."""
+ROUTE_ENDS_S: Final = 2.0
+"""Time after the last waypoint in which the feet close [s]."""
+ARMS_HZ: Final = (0.2, 0.6)
+"""Frequencies of random motions of arms [Hz]."""
+ARMS_RAMP_S: Final = 2.0
+"""Time in which these motions build up [s]."""
 BESIDE_M: Final = 0.02
 """If a foot stands farther than this from its place beside the other feet, one more step is taken [m]."""
 
@@ -113,13 +120,36 @@ class Landing:
     off_m: float
 
 
+class Arms:
+    """Random motions about the home pose of the joints that move neither trunk nor feet: sines, built up from rest."""
+
+    def __init__(self, body: Body, amplitude_rad: float, rng: np.random.Generator) -> None:
+        """Draw frequencies and phases; amplitudes leave all joints within their limits."""
+        system, home = body.system, body.system.joint_positions(body.home.q)
+        low, high = position_limits(system.model, system.actuated_names)
+        room = np.maximum(np.minimum(home - low, high - home), 0.0)
+        self._amplitude = np.where(body.idle, np.minimum(amplitude_rad, room), 0.0)
+        self._w = 2.0 * np.pi * rng.uniform(*ARMS_HZ, len(home))
+        self._phase, self._h = rng.uniform(0.0, 2.0 * np.pi, len(home)), body.h
+
+    def __call__(self, reference: Reference, t: float) -> Reference:
+        """Return `reference` with the motion of the arms at `t` [s] added."""
+        r, dr, ddr = dcm.smooth(t / ARMS_RAMP_S)
+        dr, ddr = dr / ARMS_RAMP_S, ddr / ARMS_RAMP_S**2
+        angle, w = self._w * t + self._phase, self._w
+        x, dx = self._amplitude * np.sin(angle), self._amplitude * w * np.cos(angle)
+        a = ddr * x + 2.0 * dr * dx - r * w**2 * x
+        q, v = reference.q + r * x, reference.v + dr * x + r * dx - 0.5 * self._h * a
+        return msgspec.structs.replace(reference, q=q, v=v, a=reference.a + a)
+
+
 class Walk:
     """A planner: steps, with a motion of the centre of mass that stance feet can support (`idcontrol.planners.dcm`).
 
     A foot in the air follows its path, and then continues downwards until a force on it is sensed; then it stands. If
     `Steps.reach_m` is positive, steps are replanned when the measured centre of mass leaves its path
     (`idcontrol.planners.capture`). Then a standing machine also takes steps when its soles cannot balance it, and one
-    more step if its feet are not beside each other.
+    more step if its feet are not beside each other. Along a route, the steps are placed anew at each liftoff.
 
     Attributes:
         steps: The steps; more are added as they are needed.
@@ -129,7 +159,9 @@ class Walk:
         end_s: Time at which the walk comes to rest if no steps are replanned [s].
     """
 
-    def __init__(self, body: Body, walk: Steps, *, begin_s: float = 1.0, lower_m: float = 0.0) -> None:
+    def __init__(
+        self, body: Body, walk: Steps, *, begin_s: float = 1.0, lower_m: float = 0.0, way: route.Way | None = None
+    ) -> None:
         """Plan the walk from the home pose, which faces along the x axis.
 
         Args:
@@ -138,6 +170,7 @@ class Walk:
             begin_s: Time for shifting the load before the first step, and before the step that brings the feet together
                 [s].
             lower_m: Distance by which the centre of mass is lowered in this time [m].
+            way: A route, in place of the equal steps of `walk`.
 
         Raises:
             UnknownName: A foot in `walk.first` or `walk.together` is not a foot of the robot.
@@ -145,7 +178,11 @@ class Walk:
         """
         self._body, self._walk, self._home = body, walk, body.places(body.home.q)
         self._feet, self._groups = self._centres(self._home), body.groups(walk)
-        self.steps = dcm.footsteps(walk, self._feet, self._groups, begin_s)
+        self._route = way
+        if way is None:
+            self.steps = dcm.footsteps(walk, self._feet, self._groups, begin_s)
+        else:
+            self.steps = route.footsteps(way, walk, self._feet, self._feet, self._groups, begin_s)
         shift = min(walk.double_s, 0.5 * begin_s)
         times, zmp = dcm.zmp_knots(self.steps, self._feet, shift, 0.0)
         *zmp[0], height = start = body.system.com(body.home.q)
@@ -153,7 +190,7 @@ class Walk:
         self._begin_s = begin_s
         omega = float(np.sqrt(dcm.GRAVITY / self._heights[1]))
         self.plan = dcm.dcm_plan(times, zmp, omega, start[:2], start[:2])
-        self.end_s = float(times[-1]) + dcm.SETTLE_S
+        self.end_s = (float(times[-1]) if way is None else float(way.times[-1]) + ROUTE_ENDS_S) + dcm.SETTLE_S
         self.landings: list[Landing] = []
         self.caught, self._tipped = 0, set[int]()
         self._done, self._starts, self._ways = 0, dict[int, Any](), dict[int, tuple[float, dcm.Motion]]()
@@ -165,13 +202,20 @@ class Walk:
             self._catch(state)
         ahead, up = dcm.com_at(self.plan, t), dcm.blend(*self._heights, 0.0, self._lowered_s, t)
         body.follow(body.com, *(np.append(xy, z) for xy, z in zip(ahead, up, strict=True)))
-        yaw, rate, turning = dcm.heading_at(self.steps, self._feet, t)
+        yaw, rate, turning = self._heading(t)
         spin = np.array([0.0, 0.0, 1.0])
         for task in body.trunk:
             body.follow(task, turned(yaw) @ self._home[task.frame].rotation, rate * spin, turning * spin)
         if self._done < len(self.steps):
             self._step(state, self.steps[self._done])
         return body.reference()
+
+    def _heading(self, t: float) -> tuple[float, float, float]:
+        """Return the mean yaw of the feet at `t`, and its rates."""
+        feet, past = self._feet.copy(), max(self._done - 1, 0)  # a foot that landed early may still turn
+        for step in self.steps[:past]:
+            feet[list(step.feet)] = step.places
+        return dcm.heading_at(self.steps[past:], feet, t)
 
     def _catch(self, state: State) -> None:
         """Replan steps and motion from the measured centre of mass if it has left its path."""
@@ -255,6 +299,8 @@ class Walk:
             return
         here, load = body.places(state.q), body.pressed(state.forces)[:, 2]
         if not self._starts:
+            if self._route is not None:
+                step = self._lead(self._route, state)
             for foot in step.feet:
                 start = self._starts[foot] = here[body.feet[foot].frame]
                 still = np.zeros(2)
@@ -276,6 +322,15 @@ class Walk:
             if self._walk.reach_m > 0.0 and t > step.land_s and self._done < len(self.steps):
                 later = self.steps[self._done].land_s + t - step.land_s
                 self.steps[self._done :] = capture.retimed(self.steps[self._done :], later, t)
+
+    def _lead(self, way: route.Way, state: State) -> dcm.Footstep:
+        """Place all steps from the present one on along the route, from where the feet stand; return the first."""
+        step, feet = self.steps[self._done], self._centres(self._body.places(state.q))
+        k = self._groups.index(step.feet)
+        ahead = route.footsteps(way, self._walk, feet, self._feet, self._groups[k:] + self._groups[:k], step.lift_s)
+        led = self._best([ahead or [step]], state, dcm.com_at(self.plan, state.t))
+        self.steps[self._done :], self.plan = led.steps, led.plan
+        return led.steps[0]
 
     def _way(self, foot: int, place: Array, step: dcm.Footstep, t: float) -> dcm.Motion:
         """Return the horizontal motion of a foot in the air, from the last change of its path to rest at `place`."""

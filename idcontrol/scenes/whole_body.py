@@ -7,6 +7,7 @@ the references and the stance feet in each tick (`idcontrol.scenes.motions`).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Annotated, Final
 
@@ -15,16 +16,18 @@ import numpy as np
 import pinocchio as pin
 
 from idcontrol import controllers, plants, robots
-from idcontrol.config.configuration import Duration, NotNegative, Positive, Rate
+from idcontrol.config.configuration import Duration, NotNegative, Positive, Rate, Seed
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.errors import InputError
 from idcontrol.loop.simulated import Sensor, Tick, ticks
+from idcontrol.planners import route
 from idcontrol.planners.dcm import Steps
+from idcontrol.planners.route import Route
 from idcontrol.plants import SimulatedPlant
 from idcontrol.record.scenery import DrawableBody, Scenery
 from idcontrol.scenes.body import Body
 from idcontrol.scenes.disturbances import Delayed, Kicked, delay_periods, loaded, scaled
-from idcontrol.scenes.motions import Oscillation, Reach, Stand, Walk
+from idcontrol.scenes.motions import Arms, Oscillation, Reach, Stand, Walk
 from idcontrol.scenes.press import Press, Wall
 from idcontrol.scenes.settings import AssumedFriction, control_periods
 from idcontrol.sensing import Sensing, sense
@@ -36,6 +39,8 @@ PUSHED_M_S: Final = (0.0, 0.22, 0.0)
 """Velocity that a push adds if neither its impulse nor its force is set [m/s]."""
 
 
+ROUTE_STREAM, PUNCH_STREAM, ARMS_STREAM = 1, 2, 3
+"""Numbers that extend the seed for the route, the punches and the motion of the arms."""
 PANEL_M: Final = (0.02, 0.6, 0.6)
 """Size of the part of a wall that is drawn [m]."""
 
@@ -56,6 +61,18 @@ class Push(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     force_n: NotNegative | None = None
     lasts_s: Positive = 0.08
     direction_deg: float = 0.0
+
+
+class Punches(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A push on all links at a random time between two waypoints, each in a random horizontal direction.
+
+    Attributes:
+        force_n: Smallest and largest force, drawn for each punch; null for no punches.
+        lasts_s: Duration of each force; a whole number of control periods.
+    """
+
+    force_n: tuple[NotNegative, NotNegative] | None = None
+    lasts_s: Positive = 0.08
 
 
 class Unknown(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -93,7 +110,11 @@ class WholeBodyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         lower_m: Lowering of the centre of mass during `begin_s`, so that legs reach far enough.
         com_kp_1_s2: Stiffness of the task on the centre of mass.
         foot_kp_1_s2: Stiffness of the task on a foot in the air.
+        route: Waypoints, in place of equal steps; `walk` gives the times of steps.
+        seed: Seed of route, punches and arms.
+        arms_rad: Amplitude of random motions of joints that move neither trunk nor feet.
         push: A push.
+        punches: Pushes along the route.
         unknown: Effects unknown to the controller.
         sensing: Delay, bias and noise of the state that planner and controller get; the base cannot be estimated.
         friction: The assumed friction of the controller.
@@ -115,7 +136,11 @@ class WholeBodyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     lower_m: float = 0.0
     com_kp_1_s2: NotNegative = 100.0
     foot_kp_1_s2: NotNegative = 300.0
+    route: Route = Route()
+    seed: Seed = 0
+    arms_rad: NotNegative = 0.0
     push: Push = Push()
+    punches: Punches = Punches()
     unknown: Unknown = Unknown()
     sensing: Sensing = Sensing()
     friction: AssumedFriction = AssumedFriction()
@@ -140,16 +165,7 @@ class WholeBodyScene:
             UnknownName: The robot, controller, plant or foot does not exist.
             InputError: The settings do not fit together.
         """
-        if config.reach.frame is not None and not config.reach.through_m:
-            raise InputError("reach.through_m has no point; give at least one")
-        walks = config.walk.count > 0 or config.walk.reach_m > 0.0
-        for what, used in (("reach.frame", config.reach.frame is not None), ("sway", config.sway != Oscillation())):
-            if walks and used:
-                raise InputError(
-                    f"{what} is for a machine that stands; set walk.count=0 and walk.reach_m=0, or leave it out"
-                )
-        if config.lower_m != 0.0 and not walks:
-            raise InputError("lower_m is for a machine that steps; to lower a standing machine, set sway.centre_m")
+        _require_fit(config)
         self.config, self.robot = config, _at_wall(config)
         self.body = Body(
             self.robot,
@@ -162,7 +178,8 @@ class WholeBodyScene:
         law, assumed = controllers.contact_law(config.controller), config.friction
         self.mu_controller = assumed.of_controller(config.mu, law)
         contacts = self.robot.contacts(self.mu_controller)
-        self.motion = self._motion(contacts, walks)
+        self.way = self._drawn_way()
+        self.motion = self._motion(contacts)
         needs = {"push.at_s": config.push.at_s, "reach": self._reached_s()}
         for what, until_s in needs.items():
             if until_s is not None and until_s >= self.duration_s:
@@ -178,6 +195,8 @@ class WholeBodyScene:
             tasks=self.body.tasks,
             contacts=contacts,
         )
+        swings, drawn = config.arms_rad > 0.0, np.random.default_rng([config.seed, ARMS_STREAM])
+        self._arms = Arms(self.body, config.arms_rad, drawn) if swings else None
         self.plant, self._sense = self._plant(), self._sensor()
 
     @property
@@ -191,9 +210,10 @@ class WholeBodyScene:
         """Yield the ticks of the run, on the simulated clock."""
         steps, h = control_periods(self.duration_s, self.config.rate_hz), 1.0 / self.config.rate_hz
         patch = self.body.contacts.patch
+        motion, arms = self.motion, self._arms
         return ticks(
             self.plant,
-            self.motion,
+            motion if arms is None else lambda state: arms(motion(state), state.t),
             self._controller,
             self.body.home,
             h=h,
@@ -202,17 +222,25 @@ class WholeBodyScene:
             patch=patch,
         )
 
-    def _motion(self, contacts: SphereContacts, walks: bool) -> Walk | Stand | Press:
+    def _motion(self, contacts: SphereContacts) -> Walk | Stand | Press:
         """Return the planner; a `Press` moves the wall that the controller's `contacts` assume."""
         config, body = self.config, self.body
-        if walks:
-            return Walk(body, config.walk, begin_s=config.begin_s, lower_m=config.lower_m)
+        if _steps(config):
+            return Walk(body, config.walk, begin_s=config.begin_s, lower_m=config.lower_m, way=self.way)
         stand = Stand(body, config.sway, config.reach)
         if not self.robot.walls:
             return stand
         # the hand slides on purpose, and its sensed friction is the target: the cone only has to contain it
         contacts.mu[-1] = np.sqrt(2.0) * config.friction.best(config.mu)
         return Press(body, stand, config.reach, config.wall, contacts, config.inverse.landing.decay_s)
+
+    def _drawn_way(self) -> route.Way | None:
+        """Return the route from the home pose; None without waypoints."""
+        config = self.config
+        if config.route.count == 0:
+            return None
+        rng = np.random.default_rng([config.seed, ROUTE_STREAM])
+        return route.drawn(config.route, np.zeros(3), config.begin_s, rng)
 
     def _reached_s(self) -> float | None:
         """Return the expected end of the motion of a hand [s]; None if no hand moves."""
@@ -267,9 +295,25 @@ class WholeBodyScene:
         plant = plants.build(config.plant, setup)
         if config.push.at_s is not None:
             plant = Kicked(plant, round(config.push.at_s * config.rate_hz), *self._kick(system.mass))
+        for at_s, force in self.punches():
+            steps = delay_periods("punches.lasts_s", config.punches.lasts_s, h)
+            plant = Kicked(plant, round(at_s * config.rate_hz), force * h / system.mass, steps)
         if config.unknown.delay_s > 0.0:
             plant = Delayed(plant, delay_periods("unknown.delay_s", config.unknown.delay_s, h))
         return plant
+
+    def punches(self) -> list[tuple[float, Array]]:
+        """Return time [s] and force [N], shape (3,), of each punch: one between each two waypoints."""
+        config = self.config
+        if self.way is None or config.punches.force_n is None:
+            return []
+        rng = np.random.default_rng([config.seed, PUNCH_STREAM])
+        out = []
+        for begin, end in itertools.pairwise(self.way.times):
+            angle = rng.uniform(0.0, 2.0 * np.pi)
+            force = rng.uniform(*config.punches.force_n) * np.array([np.cos(angle), np.sin(angle), 0.0])
+            out.append((float(rng.uniform(begin, end - config.punches.lasts_s)), force))
+        return out
 
     def _kick(self, mass: float) -> tuple[Array, int]:
         """Return the velocity that the push adds in each of its control periods, shape (3,) [m/s], and their number."""
@@ -282,6 +326,31 @@ class WholeBodyScene:
         angle = np.radians(push.direction_deg)
         force = push.force_n * np.array([np.cos(angle), np.sin(angle), 0.0])
         return force * h / mass, delay_periods("push.lasts_s", push.lasts_s, h)
+
+
+def _steps(config: WholeBodyConfig) -> bool:
+    """True if the machine may step."""
+    return config.walk.count > 0 or config.walk.reach_m > 0.0 or config.route.count > 0
+
+
+def _require_fit(config: WholeBodyConfig) -> None:
+    """Raise `InputError` if settings contradict each other."""
+    if config.reach.frame is not None and not config.reach.through_m:
+        raise InputError("reach.through_m has no point; give at least one")
+    walks = _steps(config)
+    for what, used in (("reach.frame", config.reach.frame is not None), ("sway", config.sway != Oscillation())):
+        if walks and used:
+            raise InputError(
+                f"{what} is for a machine that stands; set walk.count=0 and walk.reach_m=0, or leave it out"
+            )
+    if config.lower_m != 0.0 and not walks:
+        raise InputError("lower_m is for a machine that steps; to lower a standing machine, set sway.centre_m")
+    if config.route.count > 0 and config.walk.count > 0:
+        raise InputError("walk.count is for equal steps and route.count for waypoints; set one of them to 0")
+    if config.punches.force_n is not None and config.route.count == 0:
+        raise InputError("punches come between waypoints; set route.count, or use push")
+    if config.punches.force_n is not None and config.punches.lasts_s >= config.route.each_s:
+        raise InputError("punches.lasts_s must be shorter than route.each_s")
 
 
 def _at_wall(config: WholeBodyConfig, farther_m: float = 0.0) -> robots.Robot:

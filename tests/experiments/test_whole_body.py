@@ -8,15 +8,17 @@ import pinocchio as pin
 import pytest
 
 from idcontrol import robots
+from idcontrol.dynamics.system import position_limits
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.experiments import whole_body
-from idcontrol.experiments.whole_body import LIFT, PUSH, SQUAT, SWAY, TROT, WALK, by_feet, findings
+from idcontrol.experiments.whole_body import LIFT, PUNCHED, PUSH, SQUAT, SWAY, TELEOP, TROT, WALK, by_feet, findings
 from idcontrol.planners.dcm import Steps
+from idcontrol.planners.route import Route
 from idcontrol.record.recording import load
 from idcontrol.scenes.body import Body, trunk_frames
 from idcontrol.scenes.disturbances import scaled
-from idcontrol.scenes.motions import Oscillation, Reach, Walk
-from idcontrol.scenes.whole_body import Push, WholeBodyScene
+from idcontrol.scenes.motions import Arms, Oscillation, Reach, Walk
+from idcontrol.scenes.whole_body import Punches, Push, WholeBodyScene
 from idcontrol.sensing import Sensing
 from idcontrol.sensing.disturbance import BiasLevel, NoiseLevel
 from idcontrol.show.view.film import Film
@@ -117,6 +119,8 @@ def test_foot_stands_from_the_tick_in_which_its_force_is_sensed(touch_s):
         ({"push": Push(at_s=6.0)}, InputError, "push.at_s takes until 6 s, but the run ends at 6 s"),
         ({"push": Push(at_s=1.0, force_n=9.0, impulse_n_s=(1.0, 0.0, 0.0))}, InputError, "leave one of them out"),
         ({"push": Push(at_s=1.0, force_n=9.0, lasts_s=0.0005)}, InputError, "push.lasts_s is 0.0005"),
+        ({"sway": Oscillation(), "route": Route(count=1), "walk": Steps(count=1)}, InputError, "set one of them to 0"),
+        ({"punches": Punches(force_n=(9.0, 9.0))}, InputError, "set route.count"),
         ({"reach": Reach(frame="base_link", each_s=2.5)}, InputError, "reach takes until 7.5 s"),
     ],
 )
@@ -243,6 +247,39 @@ def test_force_pushes_for_its_duration_in_its_direction():
     impulse = plant.steps * plant.velocity * robots.load("g1").system().mass
     np.testing.assert_allclose(impulse, 4.0 * np.array([math.cos(math.pi / 6), 0.5, 0.0]))
     assert (plant.countdown, plant.steps) == (500, 80)
+
+
+def test_random_arms_move_as_their_velocities_and_accelerations_say():
+    body = Body(robots.load("g1"), mu=0.6, rate_hz=1000.0)
+    arms, held, h = Arms(body, 0.3, np.random.default_rng(0)), body.reference(), 1e-4
+    t = np.linspace(0.15, 4.95, 49)  # the jerk jumps where the ramp ends, at 2 s
+    before, now, after = ([arms(held, float(t)) for t in t + shift] for shift in (-h, 0.0, h))
+    for a, b, c in zip(before, now, after, strict=True):
+        np.testing.assert_allclose(b.v + 0.5 * body.h * b.a, (c.q - a.q) / (2.0 * h), atol=1e-6)  # h² of a derivative
+        np.testing.assert_allclose(b.a, (c.q - 2.0 * b.q + a.q) / h**2, atol=1e-5)  # rounding over h²
+    q = np.array([reference.q for reference in now])
+    low, high = position_limits(body.system.model, body.system.actuated_names)
+    assert ((q >= low) & (q <= high)).all()
+    moves = np.ptp(q, axis=0) > 0.0
+    assert not moves[:15].any()  # legs and waist
+    assert moves[15:].all()
+
+
+def test_one_punch_comes_between_each_two_waypoints():
+    scene = WholeBodyScene(msgspec.structs.replace(PUNCHED, seed=3))
+    at_s, force = map(np.array, zip(*scene.punches(), strict=True))
+    assert (np.searchsorted(scene.way.times, at_s) == np.arange(1, 19)).all()
+    strength = np.linalg.norm(force, axis=1)
+    assert ((strength > 50.0) & (strength < 500.0) & (force[:, 2] == 0.0)).all()
+
+
+@pytest.mark.slow
+def test_humanoid_with_random_arms_reaches_its_waypoints_although_it_is_punched(tmp_path):
+    changes = {"plant": "coulomb-lcp", "route": Route(count=3), "punches": Punches(force_n=(50.0, 50.0))}
+    metrics = run(tmp_path / "run", TELEOP, **changes)
+    assert metrics["completed"]
+    assert metrics["waypoints_reached"] == 3
+    assert metrics["route_err_mean_m"] < 0.05
 
 
 def test_planner_and_controller_get_sensed_states():
