@@ -63,7 +63,7 @@ class World(NamedTuple):
 
 
 class StepResult(NamedTuple):
-    """Result of a step: contacts, the record for matching them, problem and solution as in `models.sparse`."""
+    """Result of a step: contacts, a record that matches them with later contacts, problem and solution."""
 
     contacts: BodyArrays
     tracked: Tracked
@@ -143,7 +143,7 @@ def step_with_sap(
         h: Length of the step [s].
 
     Returns:
-        Final state; result of the step; True if this result is valid (if not, the step by parts reports the error);
+        Final state; result of the step; True if both are valid (otherwise `idcontrol.plants.bodies` reports the error);
         outcome of SAP.
     """
     world, last = bound.borrowed, before.borrowed

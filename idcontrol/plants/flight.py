@@ -54,7 +54,7 @@ class Flight(NamedTuple):
 
 
 def untouched(system: System, contacts: Contacts, impulses: Array) -> Integers:
-    """Return the free-flyers of `System.flyer_q` without an impulse on themselves or on any of their links.
+    """Return the indices in `System.flyer_q` of free-flyers without an impulse on themselves or on any of their links.
 
     Args:
         system: The robot.

@@ -231,8 +231,8 @@ def ground_forces(
 
     Returns:
         Mean forces, block order, shape (3 n,) [N]; mean forces weighted by the remaining share of the time, same shape
-        [N]: ``h² A`` times these forces is the displacement of the points; True for points with a force in any fine
-        step, shape (n,).
+        [N]: ``h² A`` times these forces is the displacement that contact causes; True for points with a force in any
+        fine step, shape (n,).
     """
     k, b, drag = ground
     acceleration, A, mu = points.acceleration, points.delassus, points.mu
