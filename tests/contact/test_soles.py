@@ -66,7 +66,7 @@ def test_soles_are_where_detection_finds_their_corners(standing):
     measured, soles = contacts.point.copy(), contacts.soles(q)
     np.testing.assert_allclose(soles.corner, measured, atol=1e-14)
     contacts.soles(robot.standing_state(system).q)
-    np.testing.assert_array_equal(contacts.point, measured)  # what was detected stays
+    np.testing.assert_array_equal(contacts.point, measured)  # detected contacts do not change
 
 
 @given(

@@ -15,7 +15,7 @@ STEPS = 100
 
 
 def standing_forces(system, mu, turned, steps=STEPS):
-    """Forces of four feet, shape (steps, 4, 3) [N], while hips are to turn by `turned` more than they can."""
+    """Forces of four feet, shape (steps, 4, 3) [N], while the demand turns hips by `turned`, which the feet prevent."""
     control = walker.controller("id-sensed-1", mu=mu)
     demand = np.zeros(12)
     demand[::3] = turned * np.sign(scenes.HOME[::3])

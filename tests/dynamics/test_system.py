@@ -157,7 +157,7 @@ def test_advancing_under_the_bias_follows_the_equations_of_motion(machine):
 
     def flow(h):
         x, w, n = q.copy(), v.copy(), 400
-        for _ in range(n):  # the midpoint rule, far finer than what it judges
+        for _ in range(n):  # the midpoint rule with steps far smaller than the tested ones
             middle = w + 0.5 * h / n * pin.aba(model, data, x, w, np.zeros(model.nv))
             halfway = pin.integrate(model, x, 0.5 * h / n * w)
             w = w + h / n * pin.aba(model, data, halfway, middle, np.zeros(model.nv))

@@ -161,7 +161,7 @@ def test_rigid_plants_without_slip_leave_fingertips_unloaded(tmp_path):
     system.update(start.q, start.v)
     rows = scene.tips(system, np.inf).detect(np.inf).jacobian
     assert np.linalg.matrix_rank(rows, tol=1e-6) == len(rows) - 3
-    # however hard the fingers press; with finite friction a fraction of that presses all four
+    # fingertips lose contact at any grip; with finite friction and less grip all four press
     for grip in (2.83, 24.0):
         assert run(tmp_path / f"{grip}", grip_n=grip, duration_s=SWING_S)["tips_off"] > 0.5
     assert run(tmp_path / "finite", mu=1.5, duration_s=SWING_S)["tips_off"] == 0.0

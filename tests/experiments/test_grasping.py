@@ -1,4 +1,4 @@
-"""The study of the grasp: what passes, what fails and why."""
+"""The study of the grasp: passed and failed runs, with reasons."""
 
 from types import SimpleNamespace
 

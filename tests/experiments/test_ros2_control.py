@@ -43,7 +43,7 @@ def start(manager, *arguments):
 def test_joints_of_a_controller_manager_follow_the_loop_and_brake_at_its_end(manager, tmp_path):
     memory = tmp_path / "memory"
     there = start(manager, "arm", "shoulder,elbow", 0, memory, 500, 60000)
-    # it ends after a number of ticks, however long a computer that others use takes for them
+    # it ends after a number of ticks, however long a busy computer takes
     config = rig.Config(controller="tests.loop.test_launch:Terminated", duration_s=GUARD_S)
     how = LoopSettings(transport="shared", peer=str(memory), arm=True, policy=rig.PATIENT)
     metrics = launch.run("tests.loop.rig:offer", config, how, tmp_path / "run")

@@ -32,7 +32,7 @@ def walk(tmp_path_factory):
 
 
 def comparison(walk, change=lambda run: {}):
-    """All rows of the study; `change` says what is special about a run's metrics, None that it has none."""
+    """Return all rows of the study; `change` returns changed metrics for a run, or None for a run without metrics."""
     rows = []
     for run in tables.RUNS:
         special = change(run)

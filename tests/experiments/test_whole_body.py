@@ -197,7 +197,7 @@ def test_sole_that_turns_about_its_centre_has_slipped_with_its_corners(swayed):
 def test_foot_that_rolls_does_not_slip(tmp_path):
     metrics = run(tmp_path / "run", SQUAT, robot="go1", duration_s=1.0, sway=Oscillation(centre_m=(0.0, 0.0, -0.16)))
     record = load(tmp_path / "run").arrays
-    assert record["q"][-1, 2] < 0.6 * record["q"][0, 2]  # lower than a fall from its height, as it is asked
+    assert record["q"][-1, 2] < 0.6 * record["q"][0, 2]  # lower than the height that counts as a fall, as planned
     assert metrics["fell_at_s"] is None
     assert np.linalg.norm(record["feet"][-1] - record["feet"][0], axis=1).max() > 3e-3
     assert metrics["slipped_m"] < 5e-4
@@ -227,7 +227,7 @@ def test_sole_that_tips_over_its_edge_is_put_flat_again():
 
 
 def test_closing_step_waits_until_its_foot_is_unloaded():
-    """A step that begins at once would have to land far outside, to catch the machine that falls onto it."""
+    """A step that began at once would have to land far outside, because the machine would fall onto it."""
     body = Body(robots.load("g1"), mu=0.6, rate_hz=1000.0)
     walk = Walk(body, Steps(single_s=0.35, double_s=0.1, reach_m=0.6))
     q, joints = body.home.q.copy(), body.system.actuated_names

@@ -129,7 +129,7 @@ WRONG = {
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_wrong_gains_and_targets_change_the_torque_of_drives_no_faster_than_their_rate(wrong):
-    """For a tenth of a second; the machine's drives are asked at the state in which they have both commands."""
+    """Commands are wrong for a tenth of a second; torques of successive commands are compared at the same state."""
     rig = driven(lambda call, command: WRONG[wrong](command) if 100 < call <= 200 else command)
     commands, states, accept = [], [], rig.machine.endpoint.inbox.accept
 

@@ -1,4 +1,4 @@
-"""The operator at a terminal: a word for each step, typed after it was asked for."""
+"""The operator at a terminal: each step needs a word typed after the question."""
 
 from __future__ import annotations
 

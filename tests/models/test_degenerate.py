@@ -193,7 +193,7 @@ def test_two_feet_in_line_are_enough(quadruped, standing, name, inverse):
 @every_model
 @both_directions
 def test_coplanar_feet_whose_normals_depend_on_each_other_are_solved(quadruped, standing, name, inverse):
-    """Four normals of rank 3: at rest they carry the weight, in whatever shares."""
+    """Four normals have rank 3: at rest they carry the weight, and its shares are not determined."""
     problem = step(quadruped, standing, scenes.foot_contacts(quadruped, 0.7), inverse)
     solution = MODELS[name](problem, None)
     assert solution.status is Status.SOLVED
@@ -210,7 +210,7 @@ def test_coplanar_feet_whose_normals_depend_on_each_other_are_solved(quadruped, 
 @every_model
 @both_directions
 def test_a_straight_leg_is_a_leg(quadruped, name, inverse):
-    """A singular leg cannot lengthen; contact is solved all the same, and no torque is infinite."""
+    """A singular leg cannot lengthen; the contact is still solved, and no torque is infinite."""
     q = scenes.home(quadruped)
     joints = scenes.HOME.copy()
     joints[1], joints[2] = 0.0, 0.0

@@ -117,7 +117,7 @@ def test_a_sway_has_mean_zero_and_its_rates_are_its_derivatives(touchdown, duty)
     for order in (0, 1):
         slope = (np.roll(sway[:, order], -1, axis=0) - np.roll(sway[:, order], 1, axis=0)) / (2.0 * dt)
         off = np.abs(slope - sway[:, order + 1])
-        # but for the accelerations' steps where feet lift and land
+        # accelerations jump where feet lift and land: at most 1 % of the rows
         assert np.quantile(off, 0.99) < 1e-3 * np.abs(sway[:, order + 1]).max()
 
 

@@ -1,4 +1,4 @@
-"""Steps that catch a machine: where they land, what the zero-moment point does, and that the pendulum comes to rest."""
+"""Steps that catch a machine: their places, the zero-moment point, and the pendulum, which comes to rest."""
 
 import numpy as np
 import pytest

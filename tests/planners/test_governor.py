@@ -1,4 +1,4 @@
-"""The governor: what of a command is granted, with which stride, and what it keeps the joints from."""
+"""The governor: the granted part of a command, its stride, and the limits of the joints."""
 
 from functools import cache
 
@@ -142,6 +142,6 @@ def test_a_jump_of_the_plan_is_caught_up_at_a_milliradian_per_tick():
     for _ in range(30):
         limit_joints(TICK, limits, motion, reference)
         seen.append(reference[0, 0, 0])
-        assert not reference[1:].any()  # it is not asked for the speed of making up
+        assert not reference[1:].any()  # the reference velocity does not include the catching up
     assert np.diff(seen).max() <= 1e-3 + 1e-12
     assert seen[20] == 0.0205

@@ -59,8 +59,8 @@ def test_the_acceleration_of_the_yielding_base_is_the_derivative_of_its_velocity
     # Velocities jump where feet lift or land: leave out ticks whose differences include a jump.
     same = np.all(stance[2:] == stance[:-2], axis=1)
     error = np.abs(difference - rate[1:-1])
-    # The command asks for 0.24 m/s²; yielding, with accelerations that vary at 300 1/s, for more. Differences miss h²/6
-    # of the second derivative of accelerations.
+    # The command needs 0.24 m/s²; yielding needs more, and its accelerations vary at 300 1/s. Differences miss h²/6 of
+    # the second derivative of accelerations.
     assert np.abs(rate[:, 0]).max() > 0.5
     assert error[same][:, [0, 1]].max() < 1e-3
     assert error[same][:, 3].max() < 1e-2

@@ -22,8 +22,9 @@ def test_the_swing_spline_is_the_clamped_cubic_through_four_points():
 
 
 def test_it_equals_the_original_with_its_virtual_knots():
-    # Five pieces with knots at a thousandth of the first and last interval; there only continuity is asked for, and
-    # position, velocity 0 and acceleration 0 at both ends: the unknown is the spline's values at the virtual knots.
+    # Five pieces with knots at a thousandth of the first and last interval; at these knots the spline is only
+    # continuous, at both ends position is given, and velocity and acceleration are 0. Unknown are its values at the
+    # virtual knots.
     epsilon = 1e-3 * KNOT
     knots = np.array([0.0, epsilon, KNOT, 2 * KNOT, 3 * KNOT - epsilon, 3 * KNOT])
 

@@ -385,7 +385,7 @@ def test_a_state_that_no_machine_can_be_in_is_refused_by_name(name):
             plant.reset(state)
         assert line in str(caught.value)
         assert "\n" not in str(caught.value)
-    # what can be read is taken as it is meant, and the caller may write into their arrays afterwards
+    # readable arrays of other types are accepted and copied, so the caller may change them afterwards
     passed = State(t=0.0, q=scenes.home(setup.system).tolist(), v=np.zeros(18, dtype=np.float32))
     returned = plant.reset(passed)
     assert returned.q.dtype == returned.v.dtype == np.float64

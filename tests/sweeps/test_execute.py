@@ -24,7 +24,7 @@ ROWS = [planned(f"row{k}") for k in range(5)]
 
 @dataclass
 class Process:
-    """Ends when it has been looked at so many times."""
+    """A process that ends when it is polled for the `looks`-th time."""
 
     looks: int
 

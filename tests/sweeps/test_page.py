@@ -160,7 +160,7 @@ def test_overlaid_curves_match_each_record(folder):
             return comparison
 
         rate = np.diff(arrays["tau"], axis=0) / period_s
-        assert curve(rates, (joint, name))[0] == 0.0  # nothing is known of what was before
+        assert curve(rates, (joint, name))[0] == 0.0  # the previous torque is unknown
         np.testing.assert_allclose(curve(rates, (joint, name))[1:], rate[:, 5], rtol=1e-6, atol=1e-6)
         np.testing.assert_array_equal(curve(forces, (foot, name)), arrays["force"][:, 2, 2])
         missed = np.abs(arrays["q"][:, list(walks.LAYOUT.joint_q)] - arrays["q_des"]).mean(axis=1)

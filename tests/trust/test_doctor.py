@@ -39,7 +39,7 @@ def without(monkeypatch):
 
 @pytest.fixture
 def no_physics(monkeypatch):
-    """Skip the self-check, and what locks the memory of all tests, in tests of something else."""
+    """Skip the self-check, and the locking of memory, which would affect all tests."""
     monkeypatch.setattr(doctor, "_physics", lambda tell: iter(()))
     monkeypatch.setattr(doctor, "undisturbed", lambda: contextlib.nullcontext(Granted()))
 
