@@ -1,7 +1,7 @@
 """The exceptions of this package, and the recognition of a full disk.
 
-Constructors may raise. A control step raises only if its contact model does not accept the problem (hundreds of
-contacts, infinite drag). All other faults are reported in the `Status` of the step.
+Controllers do not raise in a step: they report faults in its `Status`. Constructors, plants and contact models may
+raise.
 """
 
 from __future__ import annotations

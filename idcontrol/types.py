@@ -1,8 +1,7 @@
 """The data of a control loop: state, reference, command, and the status of a step.
 
-Arrays are float64, C-contiguous, in SI units. These types hold plain data only. Objects that each step creates are
-frozen `msgspec.Struct`s: creating one takes a fifth of the time of a frozen dataclass. To copy them with changes, use
-`msgspec.structs.replace`.
+Arrays are float64, C-contiguous, in SI units. Objects that each step creates are frozen `msgspec.Struct`s, which are
+created faster than dataclasses; `msgspec.structs.replace` copies them with changes.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class Status(enum.IntEnum):
     REPAIRED = 1
     """Limits and friction cones hold; tracking or the torque-rate limit was relaxed, or a regularization was added."""
     FALLBACK = 2
-    """The step has no usable solution; the last admissible command or a simple command replaces it."""
+    """The step has no usable solution. A controller repeats its last torques; a plant applies no contact impulses."""
     FAILED = 3
     """The input is unusable (a NaN in the state); the command is zero torque."""
 
@@ -119,7 +118,7 @@ class ContactForces(msgspec.Struct, frozen=True, kw_only=True):
 
         Raises:
             UnknownName: No foot is on that frame.
-            InputError: The positions of the feet are unknown (a plant does not give them); see `SphereContacts.soles`.
+            InputError: The positions of the feet are unknown, as in forces of a plant; see `SphereContacts.soles`.
         """
         if self.soles is None:
             raise InputError("these forces have no poses of soles; take contacts.soles(q).wrenches(forces)")
@@ -184,8 +183,8 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
         stance: True for feet in planned stance, shape (n_feet,).
         since_touchdown: Time since each foot's planned touchdown, shape (n_feet,) [s]; inf for feet in swing.
         to_liftoff: Time to the planned lift-off of each foot, shape (n_feet,) [s]; inf without a planned lift-off.
-        base_position: Reference position of the base, world frame, shape (3,) [m]. Like `base_yaw` and `feet`, it is
-            only recorded, not used for control; its height is the reference for detecting a fall.
+        base_position: Reference position of the base, world frame, shape (3,) [m]. Controllers do not use it, nor
+            `base_yaw` and `feet`. Its height is the reference for detecting a fall.
         base_yaw: Reference heading [rad]; the reference roll and pitch are zero.
         feet: Planned centres of the foot spheres, world frame, shape (n_feet, 3) [m].
         residual: Largest distance between a planned foot and its nearest reachable position [m]; above 1e-6 the plan is
@@ -257,8 +256,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
         gap: Optimality gap of the search among several solutions [N m]. If a contact problem has several solutions, the
             controller searches for the solution closest to the last torques, in a norm of torques. No other solution is
             closer by more than `gap`. 0 if the search proved that no solution is closer; NaN if the controller does not
-            search. `tau` causes the motion of the chosen solution. The contact impulses are then redistributed, which
-            brings the torques close to the decaying last torques (math.md, section 6.1).
+            search. `tau` causes the motion of the chosen solution. A second problem then selects contact impulses for
+            this motion; it keeps the torques close to the last torques, and slowly reduces them (math.md, section 6.1).
         demand: How the motion for whole-body tasks was computed: ``"free"`` if limits of friction and motors are
             inactive; ``"qp"`` if a quadratic program respects these limits; ``"infeasible"`` if they allow no motion
             without slip; empty without tasks.

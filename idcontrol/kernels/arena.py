@@ -3,8 +3,7 @@
 A control step uses about eighty small arrays. Numba takes each array from the heap, which costs 0.1 to 0.2 µs, and more
 on a busy machine; arrays of an arena cost nothing. `begin` reclaims all arrays at once. So the arrays must not outlive
 the step, and must never be returned to Python. A kernel that calls another kernel repeatedly takes a `mark` first, and
-reclaims the memory with `release`. If an arena is full, further arrays come from the heap. `HEAP` is an arena without
-capacity: all its arrays come from the heap.
+reclaims the memory with `release`. If an arena is full, further arrays come from the heap.
 """
 
 from __future__ import annotations

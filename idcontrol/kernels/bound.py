@@ -12,8 +12,6 @@ Numba counts references to every array at each assignment and call. The atomic o
 forty arrays of a control step. ``bound.borrowed`` has the same values as ``bound.values`` without counts, and `borrow`
 returns an argument without counts. Only the caller keeps the arrays alive, so compiled code must not return borrowed
 arrays or store them beyond the call.
-
-A call takes a handle from the heap for each array argument, but not for bound arrays.
 """
 
 from __future__ import annotations
@@ -38,8 +36,6 @@ AnyArray: TypeAlias = Array | Integers | Booleans
 
 @structref.register
 class _BoundType(types.StructRef):  # type: ignore[misc] # numba has no types
-    """Numba's type of `Bound`."""
-
     def preprocess_fields(self, fields: Any) -> Any:
         """Return types that do not depend on the value of a literal."""
         return tuple((name, types.unliteral(kind)) for name, kind in fields)
@@ -102,7 +98,7 @@ def borrow(_: Any, values: Any) -> Any:
 
 @intrinsic
 def put(_: Any, bound: Any, values: Any) -> Any:
-    """Bind other, borrowed values of the same types; the caller must keep their arrays alive as long as `bound`."""
+    """Bind other values of the same types, uncounted: the caller must keep their arrays alive as long as `bound`."""
     held = bound.field_dict["values"]
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -186,7 +182,7 @@ def entry(function: Any, *like: Any) -> Callable[..., Any]:
 
 
 class Form:
-    """Types, number types and numbers of axes of contiguous arrays, to be checked before a call of an `entry`."""
+    """Python types, number types and numbers of axes of contiguous arrays; checked before a call of an `entry`."""
 
     def __init__(self, *like: AnyArray) -> None:
         """Store the form of the arrays `like`; their lengths do not matter."""

@@ -48,7 +48,7 @@ entered: set[bytes] = set()
 """Names of the linked kernels that the compiled code in this process may call."""
 
 _ENVIRONMENT: Final = f"{numba.__version__} {llvmlite.__version__} {numpy.__version__}"
-"""Packages whose versions compiled code depends on: environments that share the sources have separate files."""
+"""Versions of the packages on which compiled code depends: environments that share the sources have separate files."""
 
 
 def keep(compiled: Any, file: Path, suffix: str = "") -> None:

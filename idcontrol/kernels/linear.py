@@ -36,7 +36,7 @@ def assign_rows(out: Array, values: Array) -> None:  # pragma: no cover - compil
 
 @njit(cache=True, inner=True, error_model="numpy")
 def add(a: Array, factor: float, b: Array) -> None:  # pragma: no cover - compiled
-    """Add factor b to a, shapes (n,)."""
+    """Add ``factor * b`` to a, shapes (n,)."""
     for i in range(a.shape[0]):
         a[i] += factor * b[i]
 
