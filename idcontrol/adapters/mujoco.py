@@ -127,7 +127,7 @@ class Bridge:
         return first
 
     def _feet_bodies(self, robot: Robot, named: Mapping[str, str] | None) -> dict[int, int]:
-        """Return the foot that each body carries; empty if a foot is missing and the user has not named feet."""
+        """Return the number of the foot on each body; empty if a foot is missing and the user has not named feet."""
         feet_bodies = {}
         for number, foot in enumerate(robot.description.feet):
             names = (foot.name, foot.frame) if named is None else (named.get(foot.name, foot.frame),)

@@ -392,7 +392,7 @@ def _limits(p: AssembledStep, wish: _Prediction, rows: _Rows, slides: Booleans, 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _conflict(limits: _Limits, to: int, H: Array, certificate: Array) -> tuple[int, float]:
-    """Return the relaxable row r with the largest share in a conflict, -1 for none, and its square G_r H⁻¹ G_rᵀ.
+    """Return the relaxable row r with the largest share in a conflict (-1 without such a row), and G_r H⁻¹ G_rᵀ.
 
     Args:
         limits: The inequalities.

@@ -53,7 +53,7 @@ class Estimator(Protocol):
     """
 
     def reset(self, state: State) -> None:
-        """Restart at the pose `state` of the experiment's start."""
+        """Restart at `state`, the start of the experiment."""
 
     def __call__(self, sensed: Sensed) -> State:
         """Return the state at ``sensed.state.t``."""

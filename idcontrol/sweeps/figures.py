@@ -304,7 +304,10 @@ def _curves(scene: _Scene, key: str) -> Figure | None:
 
 
 def _log(axis: Any) -> None:
-    """Make an axis logarithmic, with plain numbers at its ticks; over few decades, at 1, 2 and 5 of each decade."""
+    """Make an axis logarithmic, with plain numbers at its ticks.
+
+    Over few decades, ticks are at 1, 2 and 5 of each decade.
+    """
     if not np.isfinite(axis.get_minpos()):  # all values are zero, like the error of a robot in its first steps
         return
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
