@@ -142,8 +142,8 @@ def _require_joints(mapped: Mapped, data: mujoco.MjData, ours: pin.Data, q: Arra
         slides = bool(subspace[:3].any())
         if slides != (model.jnt_type[number] == mujoco.mjtJoint.mjJNT_SLIDE):
             raise InputError(
-                f"{mapped.label(number)} of the MuJoCo model and {name} of {robot} are a hinge and a slide; map names "
-                "by joints="
+                f"{mapped.label(number)} of the MuJoCo model and {name} of {robot} are not of the same type, hinge or "
+                "slide; map names by joints="
             )
         here = ours.oMi[joint.id].rotation @ (subspace[:3] if slides else subspace[3:])
         if np.arccos(np.clip(here @ there, -1.0, 1.0)) > TURNED_RAD:

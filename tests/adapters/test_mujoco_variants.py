@@ -391,7 +391,7 @@ REFUSED = {
     "other zero": ((lambda s: setattr(s.joint(CALF), "ref", 0.2),), "FL_calf_joint .*, or another zero of the joint"),
     "slide": (
         (lambda s: setattr(s.joint(CALF), "type", mujoco.mjtJoint.mjJNT_SLIDE),),
-        "FL_calf_joint of go1 are a hinge and a slide",
+        "FL_calf_joint of go1 are not of the same type",
     ),
     "joint between": ((between,), "FL_calf_joint .* is carried by joint extra, and .* by joint FL_thigh_joint: map"),
     "weld": ((equality("WELD", CALF, "world", active=True),), r"equality bond .*model.eq_active0\[0\] = 0"),
