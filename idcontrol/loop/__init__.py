@@ -85,7 +85,7 @@ joints beyond their limits, feet  checked only before the start: it is refused, 
 that cannot follow the path up,
 motors too weak for it
 a drive reports an error          braked immediately
-a drive is hotter than 80 °C,     the torque is sent; braked after 100 ticks in a row
+drive too hot (default 80 °C),    the torque is sent; braked after 100 ticks in a row
 voltage outside its limits
 emergency stop pressed            braked immediately; before torques flow, the start is refused
 quaternion's norm 0.001 off 1     the message is not used; braked after 5 ticks in a row

@@ -59,7 +59,7 @@ class Gate(NamedTuple):
     """The arrays that the gate reads and writes.
 
     Attributes:
-        limits: `Limits.gate`, with a share of its torques and rates.
+        limits: `Limits.gate`, with its torques and torque rates scaled by `power` (`Setpoints.admit`).
         joints: Positions and velocities of the joints.
         wanted: Commanded torques, shape (a,) [N m].
         held: Commanded rows q, v, kp, kd of the drives, shape (4, a).
@@ -172,7 +172,7 @@ class Setpoints:
     def admit(self, share: float, dt: float, *, drives: bool, power: float = 1.0) -> Cut:
         """Pass the commanded setpoints through the gate; see `idcontrol.loop.safety.admit`.
 
-        The gate admits the share `power` of the limits of torques and torque rates.
+        The gate multiplies the limits of torques and torque rates by `power`.
         """
         if power != self._share:
             self._share, self._admitted[:2] = power, power * self._limits[:2]

@@ -125,9 +125,9 @@ class Fault(enum.IntFlag):
     DRIVE = 8192
     """A drive reports an error."""
     HOT = 16384
-    """A drive is hotter than `Policy.hot_c`, or than the robot file allows."""
+    """A drive is hotter than `Policy.hot_c`, by default the limit in the robot file."""
     VOLTAGE = 32768
-    """The supply voltage is outside `Policy.voltage_v`, or outside the range of the robot file."""
+    """The supply voltage is outside `Policy.voltage_v`, by default the limits in the robot file."""
     ESTOP = 65536
     """The emergency stop is pressed; before torques flow, the start is refused."""
     QUATERNION = 131072
