@@ -18,14 +18,13 @@ trot: $(VENV)/.core
 
 # Each worker begins with tests that lie side by side, which share kernels and fixtures; each takes up to 2 GB.
 WORKERS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
-FAST := $(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not slow and not wallclock"
+SPREAD := $(BIN)/pytest -n $(WORKERS) --dist worksteal
+FAST := $(SPREAD) -m "not slow and not wallclock and not interpreted"
+# The files without such tests are not collected again, which takes as long as these tests.
+marked = $$(grep -rl --include='test_*.py' mark.$(1) $(2))
 # Python runs the kernels of these tests: few other tests need them, and compiling would take longer. `make slow` compiles.
-INTERPRETED := tests/bench/league $(addprefix tests/experiments/test_,reality.py standing.py) \
-  $(addprefix tests/models/test_,coulomb_cone.py sap_sparse.py) tests/plants/test_trees.py \
-  $(addprefix tests/contact/test_,body_contacts.py manifold.py) tests/solvers/test_block_cholesky.py \
-  tests/controllers/test_schemes.py::test_sliding_feet_keep_circular_friction_while_they_ramp
-# The other files are not collected again, which takes as long as these tests.
-WALLCLOCK = $(BIN)/pytest -n 3 --dist worksteal -m "wallclock and not slow" $$(grep -rl --include='test_*.py' mark.wallclock tests)
+INTERPRETED = NUMBA_DISABLE_JIT=1 $(SPREAD) -m "interpreted and not slow" $(call marked,interpreted,$(1))
+WALLCLOCK = $(BIN)/pytest -n 3 --dist worksteal -m "wallclock and not slow" $(call marked,wallclock,tests)
 
 test check coverage: export OPENBLAS_NUM_THREADS = 1
 about:
@@ -35,17 +34,19 @@ about:
 test: about $(VENV)/.dev
 	@trap 'exit 130' INT; failed=0; \
 	  $(FAST) || failed=1; \
-	  NUMBA_DISABLE_JIT=1 $(FAST) $(INTERPRETED) || failed=1; \
+	  $(call INTERPRETED,tests) || failed=1; \
 	  $(WALLCLOCK) || failed=1; \
 	  exit $$failed
 
 # Physics alone: contact, solvers, models, plants, and the law of the controllers.
+PHYSICS := tests/contact tests/solvers tests/models tests/plants tests/controllers/test_inverse.py tests/dynamics
 check: $(VENV)/.dev
-	$(FAST) tests/contact tests/solvers tests/models tests/plants tests/controllers/test_inverse.py tests/dynamics/test_multibody.py
+	$(FAST) $(PHYSICS)
+	$(call INTERPRETED,$(PHYSICS))
 
 slow: $(VENV)/.dev
 	.ci/install $(VENV) --editable '.[film]'
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -m "slow or interpreted"
 	.ci/wheel every
 
 # Kernels are left out: they run compiled, unseen, and tests compare them with references.   make coverage COVER=tests/solvers

@@ -27,21 +27,17 @@ hypothesis.settings.load_profile("repeatable")
 
 
 WALKING = {
-    "adapters", "bench", "controllers", "experiments", "fuzz", "loop", "mpc", "peers", "planners", "plants", "problems",
-    "scenes", "sensing", "tasks", "contact/test_soles.py",
+    "adapters", "bench", "controllers", "experiments", "filter", "fuzz", "identify", "loop", "mpc", "peers", "planners",
+    "plants", "problems", "scenes", "sensing", "tasks", "contact/test_soles.py",
 }  # fmt: skip
 """Folders and files whose tests share the kernels of a walk: controllers, planners, plants."""
 LIGHT = {"config", "record", "show", "sweeps"}
 """Folders whose tests need few kernels."""
 DEAR = re.compile(
-    "coulomb(-|_|, )cone|bench/league|test_chatter|test_reality|experiments/test_standing|test_this_machine_is_fit"
-    "|id-sap|id-constraint|sap_sparse|test_clutter|test_jar|test_sphere_stack|plants/test_trees|stack_of_ours"
-    "|test_body_contacts|test_manifold|block_cholesky|test_sliding_feet_keep_circular"
+    "coulomb(-|, )cone|test_chatter|test_this_machine_is_fit|id-sap|id-constraint|test_clutter|test_jar"
+    "|test_sphere_stack|stack_of_ours"
 )
-"""Tests of kernels that few tests need and that take 3 to 30 s to compile: circular cone, boxes, SAP of many bodies.
-
-`make test` runs some of them without compilation.
-"""
+"""Tests of kernels that few tests need and that take 3 to 30 s to compile: circular cone, boxes, many contacts."""
 
 
 @pytest.hookimpl(tryfirst=True)

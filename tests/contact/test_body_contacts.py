@@ -17,6 +17,8 @@ from idcontrol.types import Array
 
 from .machines import box_stack
 
+pytestmark = pytest.mark.interpreted
+
 SHAPES = (
     coal.Sphere(0.08),
     coal.Box(0.2, 0.16, 0.1),

@@ -23,6 +23,8 @@ from .machines import box_stack, quadruped, random_state
 from .test_shapes import CUBE, hull
 from .test_terrain import SPACING, hills
 
+pytestmark = pytest.mark.interpreted
+
 BOX = (0.2, 0.16, 0.1)
 EVERY = ("ball", "crate", "rod", "can", "stone")
 

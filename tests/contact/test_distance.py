@@ -13,6 +13,8 @@ from idcontrol.contact.shapes import ShapeArrays, flatten, from_coal
 from idcontrol.kernels.arena import HEAP
 from idcontrol.types import Array
 
+pytestmark = pytest.mark.interpreted
+
 KINDS = {
     "ball": lambda: coal.Sphere(0.08),
     "crate": lambda: coal.Box(0.2, 0.16, 0.1),

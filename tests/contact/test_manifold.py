@@ -24,6 +24,8 @@ from idcontrol.contact.shapes import ShapeArrays, flatten, from_coal
 from idcontrol.kernels.arena import HEAP
 from idcontrol.types import Array, Integers
 
+pytestmark = pytest.mark.interpreted
+
 
 def scene(geometries: list[object], positions: list[tuple[float, float, float]]) -> tuple[ShapeArrays, Placed]:
     shapes = flatten([from_coal(geometry, "thing")[0] for geometry in geometries])

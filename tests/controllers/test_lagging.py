@@ -11,6 +11,8 @@ from idcontrol.models.distribution import Bounds
 from idcontrol.models.whitened import recover
 from tests.controllers import walker
 
+pytestmark = pytest.mark.interpreted
+
 ROUNDING = 1e-7
 """Rounding errors: of velocities relative to the largest demand, of motor impulses relative to a motor's range."""
 

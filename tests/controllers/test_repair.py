@@ -63,6 +63,7 @@ def nearest_by_clarabel(problem, held, limit):
     return program.value if program.status == cvxpy.OPTIMAL else None
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize(("mu", "limit"), [(0.3, 20.0), (0.7, 1.0)])
 def test_the_nearest_motion_is_that_of_clarabel(quadruped, mu, limit):
     rng = np.random.default_rng(0)

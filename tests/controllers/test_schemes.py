@@ -25,6 +25,8 @@ from tests import scenes
 from tests.controllers import walker
 from tests.controllers.answers import answered
 
+pytestmark = pytest.mark.interpreted
+
 
 def asked(problem, last):
     mu = problem.contacts.mu

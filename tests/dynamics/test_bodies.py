@@ -25,6 +25,8 @@ from idcontrol.dynamics.bodies import (
 from idcontrol.errors import InputError
 from idcontrol.types import Array
 
+pytestmark = pytest.mark.interpreted
+
 
 def bricks(n: int, rng: np.random.Generator) -> Inertias:
     """Inertias of boxes with very different sides."""

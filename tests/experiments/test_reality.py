@@ -11,6 +11,8 @@ from idcontrol.experiments import reality
 from idcontrol.trust import weigh
 from tests.experiments.measured import measured
 
+pytestmark = pytest.mark.interpreted
+
 ONE = FrictionProblem("one", np.eye(3), np.array([-1.0, 0.2, 0.0]), np.array([0.5]))
 """A point of 1 kg that falls at 1 m/s and slides at 0.2 m/s: it sticks."""
 UNSOLVABLE = FrictionProblem("none", np.zeros((3, 3)), np.array([-1.0, 0.0, 0.0]), np.array([0.5]))

@@ -10,6 +10,8 @@ import pytest
 from idcontrol.errors import InputError
 from idcontrol.experiments.standing import GRAVITY, Answer, Machine, judged, ours, situations, tsid
 
+pytestmark = pytest.mark.interpreted
+
 
 @pytest.fixture(scope="module")
 def machine():

@@ -9,6 +9,8 @@ from idcontrol.models.step import StepProblem
 from idcontrol.types import Status
 from tests.scenes import by_hand
 
+pytestmark = pytest.mark.interpreted
+
 G, H, MASS, MU = 9.81, 1e-3, 2.0, 0.4
 FEET = np.array([[x, y, -0.05] for x in (0.15, -0.15) for y in (0.1, -0.1)])
 

@@ -7,6 +7,8 @@ from scipy.optimize import nnls
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models.reduced import ALL_EDGES, HOLDS, PRESSES, _nearest, impulses, reduce_kernel
 
+pytestmark = pytest.mark.interpreted
+
 MU = 0.5
 EDGES = np.array([[1.0, MU, 0.0], [1.0, -MU, 0.0], [1.0, 0.0, MU], [1.0, 0.0, -MU]])
 K, P = 6, 4

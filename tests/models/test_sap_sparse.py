@@ -12,6 +12,8 @@ from idcontrol.models.step import StepProblem
 from idcontrol.types import Status
 from tests.scenes import by_hand
 
+pytestmark = pytest.mark.interpreted
+
 H = 1e-2
 
 

@@ -18,6 +18,8 @@ from idcontrol.planners.base import (
 )
 from idcontrol.planners.commands import LimitedCommand
 
+pytestmark = pytest.mark.interpreted
+
 
 def step(base, dt, command, rate, position, yaw, *, height=0.2, ground=0.0):
     advance_base(dt, base)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import config
 
 from idcontrol.planners.commands import LimitedCommand
 from idcontrol.planners.feet import (
@@ -29,6 +30,8 @@ from idcontrol.planners.governor import Ability, Stride
 from idcontrol.planners.measured import Measured
 from idcontrol.planners.packing import pack
 
+pytestmark = pytest.mark.interpreted
+
 NUMBERS = st.floats(-1.0, 1.0)
 SWING, STANCE = 0.075, 0.225
 
@@ -38,7 +41,8 @@ class Constants(NamedTuple):
 
 
 # a record, as kernels have it in a planner; a swing of 75 ms, a stance of 225 ms, and a touchdown speed of 0.1 m/s
-GAIT = pack(Constants(Gait(period_s=SWING + STANCE, duty=STANCE / (SWING + STANCE))))[0]["gait"][0]
+RECORD = pack(Constants(Gait(period_s=SWING + STANCE, duty=STANCE / (SWING + STANCE))))[0]
+GAIT = RECORD[0].gait if config.DISABLE_JIT else RECORD["gait"][0]
 STRIDE = Stride.of(Gait(period_s=SWING + STANCE, duty=STANCE / (SWING + STANCE)))
 UP = np.array([[0.0, 0.0, 1.0]])
 
@@ -272,7 +276,7 @@ def test_a_late_foot_that_stops_early_stands_on_the_obstacle():
 def test_a_foot_does_not_lift_while_its_replacement_searches_for_the_ground(stance, phase, since, waits):
     timing, plan = Timing.of(2), FootPlan.of(2)
     timing.stance[:], plan.phase[:], plan.touched[:] = stance, phase, 2.0 - since
-    assert lifts_too_early(2.0, GAIT, timing, plan) is waits
+    assert lifts_too_early(2.0, GAIT, timing, plan) == waits
 
 
 def noticed(*, height, velocity, until, planned=0.011, phase=SWINGING):

@@ -12,6 +12,8 @@ from idcontrol.models import sap
 from idcontrol.models.sparse import WORLD
 from idcontrol.plants.trees import Drive, Mass, Part, Trees
 
+pytestmark = pytest.mark.interpreted
+
 G, H = 9.81, 5e-3
 
 

@@ -6,6 +6,8 @@ import pytest
 from idcontrol.kernels.arena import HEAP
 from idcontrol.solvers.basis import reflect, shortest
 
+pytestmark = pytest.mark.interpreted
+
 
 @pytest.mark.parametrize("apart", [1.0, 1e-2, 1e-5, 0.0])
 @pytest.mark.parametrize("rows", [0, 1, 6, 9])

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from idcontrol.solvers.block_cholesky import BLOCK, analyze, factorize, slot, solve
 
+pytestmark = pytest.mark.interpreted
+
 
 def laid_out(structure, A):
     """Return the blocks of a dense matrix in the layout of `factorize`, and the order of elimination."""

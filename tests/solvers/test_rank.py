@@ -12,6 +12,8 @@ from idcontrol.solvers.basis import all_solutions, column_basis
 from idcontrol.solvers.rank import HELD_RANK_TOLERANCE, eliminate_kernel, find_indices_kernel
 from tests.solvers.oracles import standing_feet
 
+pytestmark = pytest.mark.interpreted
+
 
 def find_indices(rho, c, tolerance=HELD_RANK_TOLERANCE):
     """Try all rows in order."""

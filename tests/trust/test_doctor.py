@@ -116,6 +116,7 @@ def test_threads_of_blas_are_noticed(monkeypatch, no_physics):
     assert named(doctor.examine())["BLAS", "threads"].remedy.startswith("export ")
 
 
+@pytest.mark.interpreted
 def test_wrong_physics_is_a_fault(monkeypatch, capsys):
     monkeypatch.setattr(machines, "WALKER_MASS", 1.01 * machines.WALKER_MASS)
     assert cli.main(["doctor", "--full"]) == 1

@@ -11,6 +11,8 @@ from idcontrol.models.sparse import dense_inertia, dense_rows
 from idcontrol.scenes.clutter import drop
 from tests.parameters import one_fast
 
+pytestmark = pytest.mark.interpreted
+
 SIGMA, BETA = 1e-3, 1.0
 
 

@@ -21,6 +21,8 @@ from idcontrol.types import Status
 from tests import GUARD_S
 from tests.experiments.measured import measured
 
+pytestmark = pytest.mark.interpreted
+
 ONE = FrictionProblem("one", np.eye(3), np.array([-2.0, 3.0, 4.0]), np.array([0.5]))
 
 
