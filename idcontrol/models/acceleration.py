@@ -8,9 +8,9 @@ contact friction prevents sliding within the square ``|c_t|, |c_o| ≤ μ c_n``:
     z = (c_n, s_t, s_o, a_t⁻, a_o⁻) ≥ 0,    w = (a_n, a_t⁺, a_o⁺, 2 μ c_n - s_t, 2 μ c_n - s_o) ≥ 0,    z ⊥ w
 
 Solutions are guaranteed only for small friction at sliding contacts (Painlevé), and Lemke's method may end on a ray
-although a solution exists; `idcontrol.solvers.existence` then decides. This model is therefore for studies. In
-forward problems, the models of Coulomb friction for whole steps always have a solution, unless contacts prescribe
-conflicting velocities.
+although a solution exists; `idcontrol.solvers.existence` then decides. This model is therefore for studies. At velocity
+level, `coulomb` and `coulomb_cone` always have a solution in forward mode, unless contacts prescribe conflicting
+velocities.
 
 The elimination reuses `idcontrol.models.whitened`, with a step of 1 s, accelerations for velocities, and forces for
 impulses.
@@ -91,8 +91,8 @@ class PyramidLcp:
         Q: Matrix over (c_n, s_t, s_o, a_t⁻, a_o⁻), shape (n + 4 p, n + 4 p) with n touching and p rolling contacts.
         r: Constant, shape (n + 4 p,).
         scale: Balancing factors (math.md, section 13.2), shape (n + 4 p,).
-        touching: Positions of the n contacts that can have a force.
-        rolling: Positions in `touching` of the p contacts that roll with friction.
+        touching: Indices of the n contacts that can have a force.
+        rolling: Indices in `touching` of the p contacts that roll with friction.
         friction: c_t and c_o of the touching contacts at c_n = 1 and s = 0, shape (2, n): -μ v_t/|v_t| for a sliding
             contact, -μ for a rolling contact.
     """
@@ -136,7 +136,7 @@ class AccelerationSolution:
 
 
 def whitened(problem: AccelerationProblem) -> tuple[Whitened, Held]:
-    """Whiten the problem, ``J v̇ + J̇ v = c + ρ ρᵀ f``; also return its rows with rigid bilateral rows eliminated."""
+    """Return the problem in whitened form, ``J v̇ + J̇ v = c + ρ ρᵀ f``, and its rows without rigid bilateral rows."""
     contacts = replace(problem.contacts, gap=np.zeros(len(problem.contacts)), surface_velocity=-problem.drift)
     w = whiten(
         StepProblem(
@@ -152,7 +152,7 @@ def whitened(problem: AccelerationProblem) -> tuple[Whitened, Held]:
 
 
 def pyramid_lcp(problem: AccelerationProblem, held: Held) -> PyramidLcp:
-    """Assemble the LCP from whitened rows (Trinkle et al. 1997, eq. 35, with a⁻ paired with s⁻)."""
+    """Assemble the LCP from whitened rows (Trinkle et al. 1997, eq. 35, with a⁻ complementary to 2 μ c_n - s)."""
     contacts = problem.contacts
     count = len(contacts)
     v_n, *v_tangential = (contacts.jacobian @ problem.v - contacts.surface_velocity).reshape(3, count)

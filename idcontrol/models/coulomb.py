@@ -4,11 +4,11 @@ r"""Coulomb friction as a linear complementarity problem (math.md, section 5).
     ⎢ FΓNᵀ   FΓFᵀ   E ⎥ ⎢f_F⎥ + ⎢ F v°       ⎥ = ⎢w_F⎥ ,   0 ≤ z ⊥ w ≥ 0
     ⎣ diag μ  -Eᵀ   0 ⎦ ⎣ λ ⎦   ⎣ 0          ⎦   ⎣w_λ⎦
 
-with F = [S; -S; T; -T] and Γ = M⁻¹ (`idcontrol.models.friction_lcp`). The friction pyramid is the inscribed diamond
-|f_S| + |f_T| ≤ μ f_N; it has the full friction coefficient μ along the two tangents and μ/√2 along their diagonals.
-Contacts with μ = 0 have no tangential unknowns. Contacts with μ = inf do not slip while they have a normal impulse:
-`idcontrol.models.sticking` determines the sticking contacts, and their tangential rows hold with equality (math.md,
-section 4).
+with F = [S; -S; T; -T] and Γ the response of the velocities to impulses, M⁻¹ in forward mode
+(`idcontrol.models.friction_lcp`). The friction pyramid is the inscribed diamond |f_S| + |f_T| ≤ μ f_N: its friction
+coefficient is μ along the two tangents, and μ/√2 midway between them. Contacts with μ = 0 have no tangential unknowns.
+Contacts with μ = inf do not slip while they have a normal impulse: `idcontrol.models.sticking` determines which of them
+stick; the tangential rows of these contacts hold with equality (math.md, section 4).
 
 Sources: Stewart & Trinkle 1996, Anitescu & Potra 1997; for prescribed joints Zapolsky & Drumwright 2017, section 5.
 """
@@ -51,18 +51,18 @@ from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE
 from idcontrol.types import Array, Booleans, Integers, Status
 
 OPENING: Final = 1e-9
-"""A contact opens if its opening speed exceeds this share of a reference speed; the share is the accuracy of the
-solver. The reference is the contact's speed at zero impulse plus the speed that impulses add. A contact with neither an
-impulse nor an opening speed keeps its role.
+"""A contact opens if its opening speed exceeds this share of a reference speed. The reference is the contact's speed at
+zero impulse plus the speed that impulses add. The share is the accuracy of the solver.
 """
 
 MOST_CONTACTS = 500
-"""Limit of contacts: Lemke's tableau and its matrix have (12 n)(6 n) entries, gigabytes for 2000 contacts."""
+"""Largest number of contacts: Lemke's tableau has (12 n)(6 n) entries, gigabytes for 2000 contacts."""
 
 KEPT: Final = 1e-10
-"""Additional tolerance of the law for a vertex kept from the last step, relative to the velocity changes by impulses.
-The error of one step appears in the gaps of the next step, and grows when boxes balance on edges. If the vertex is
-dropped, the next solution may be far away. With a smaller tolerance, held boxes would fall.
+"""Additional tolerance of the law for a vertex (set of positive unknowns) kept from the last step, relative to the
+velocity changes by impulses. The error of one step appears in the gaps of the next step, and grows when boxes balance
+on edges. Without the tolerance the vertex would be dropped, the next solution might be far away, and held boxes would
+fall.
 """
 
 MANY_CONTACTS: Final = 2
@@ -70,12 +70,11 @@ MANY_CONTACTS: Final = 2
 
 SEARCH_NODES: Final = 200
 """Largest number of quadratic programs in the search over contact modes. They take a few milliseconds for a few
-contacts, and two seconds for 54 contacts. The search decides every problem of up to two coupled contacts, and completes
-at least one branch at every allowed size.
+contacts, and two seconds for 54 contacts. The search decides every problem of up to two coupled contacts.
 """
 
 JAM: Final = "jam"
-"""Note: some velocities keep the contacts apart, but a proof shows that with friction no solution exists."""
+"""Note: some velocities keep the contacts apart, but it is proved that with friction no solution exists."""
 UNSOLVED: Final = "no solution found"
 """Note: the solver found neither a solution nor a proof that there is none."""
 
@@ -99,7 +98,7 @@ def friction_lcp_kernel(
 
     Args:
         rho: Whitened contact rows, shape (3 n, k).
-        c: Constants of the rows, shape (3 n,).
+        c: Velocities of the rows at zero impulse, shape (3 n,).
         roundoff: Rounding bounds of c, shape (3 n,).
         mu: Friction coefficients, shape (n,); contacts with 0 or inf have no tangential unknowns.
         tikhonov: Regularization added to the balanced diagonal, relative to this diagonal.
@@ -107,7 +106,7 @@ def friction_lcp_kernel(
         arena: Arena for all arrays.
 
     Returns:
-        Status number, pivots, residual. With status INACCURATE the impulses have the smallest known residual.
+        Status number, pivots, residual. With status INACCURATE f is inexact.
     """
     lcp, problem = _rigid_lcp(rho, c, roundoff, mu, arena)
     status, pivots, residual = solve_lcp(lcp, problem, tikhonov, vector(arena, lcp.r.shape[0]), f, arena)
@@ -134,10 +133,10 @@ def _support(lcp: FrictionLcp, active: Integers, arena: Arena) -> Integers:  # p
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _worn(problem: Unbalanced, f: Array, arena: Arena) -> Unbalanced:  # pragma: no cover - compiled
-    """Raise rounding bounds by the allowed violation of a vertex with impulses f that was kept for many steps.
+    """Raise rounding bounds by the violation that `KEPT` allows to a vertex with impulses f.
 
-    The allowed violation grows with the velocity changes by the impulses. Large impulses that cancel each other would
-    allow any violation, so these changes count only up to the fastest speed that the contacts stop.
+    The allowed violation is proportional to the velocity changes by the impulses. These changes count only up to the
+    fastest speed that the contacts stop, because large impulses that cancel would allow any violation.
     """
     n, fastest, roundoff = problem.mu.shape[0], 0.0, vector(arena, f.shape[0])
     for row in range(f.shape[0]):
@@ -158,9 +157,10 @@ def _worn(problem: Unbalanced, f: Array, arena: Arena) -> Unbalanced:  # pragma:
 def pyramid_residual(
     rho: Array, c: Array, roundoff: Array, mu: Array, f: Array, arena: Arena
 ) -> float:  # pragma: no cover - compiled
-    """Return the violation of the law by impulses of all rows, shape (3 n + e,), scaled per contact.
+    """Return the violation of the law by impulses f of all rows, shape (3 n + e,), scaled per contact.
 
-    At contacts with μ = inf only the normals are judged. Arguments are as in `friction_lcp_kernel`, but with all rows.
+    At contacts with μ = inf only the normals are judged. Arguments are as in `friction_lcp_kernel`, but with all rows;
+    e rows are bilateral.
     """
     return judged(Unbalanced(rho, c, roundoff, zeros(arena, c.shape[0]), mu, frictional_contacts(mu, arena)), f, arena)
 
@@ -228,7 +228,7 @@ def _approaching(problem: Unbalanced, f: Array, chosen: Integers, arena: Arena) 
 def _by_few(
     rho: Array, c: Array, roundoff: Array, mu: Array, active: Integers, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Run `continued_lcp_kernel` on a subset, for many contacts that act on few velocities.
+    """Run `continued_lcp_kernel` on a subset of the contacts, for many contacts that act on few velocities.
 
     A contact without impulses obeys its law if it does not approach, whatever its slip. A solution for a subset
     therefore solves the whole problem if no other contact approaches; otherwise the fastest approaching contact joins
@@ -286,14 +286,14 @@ def _by_few(
 def continued_lcp_kernel(
     rho: Array, c: Array, roundoff: Array, mu: Array, active: Integers, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Run `friction_lcp_kernel`, but keep the vertex of the last step while it is still a solution.
+    """Run `friction_lcp_kernel`, but keep the vertex (the positive unknowns) of the last step while it is a solution.
 
-    Sticking feet have many solutions, and after a small change of the demand Lemke's path ends at a different solution.
-    With cold starts, torques would jump between equally good answers (math.md, section 6.4).
+    Sticking feet have many solutions, and Lemke's method ends at another one after a small change of the demand. With
+    cold starts, torques would jump between equally good answers (math.md, section 6.4).
 
     Args:
         rho: Whitened contact rows, shape (3 n, k).
-        c: Constants of the rows, shape (3 n,).
+        c: Velocities of the rows at zero impulse, shape (3 n,).
         roundoff: Rounding bounds of c, shape (3 n,).
         mu: Friction coefficients, shape (n,); contacts with 0 or inf have no tangential unknowns.
         active: In and out, bit set of each contact's positive unknowns, shape (n,): bit 0 for the normal, bits 1 to 4
@@ -302,8 +302,7 @@ def continued_lcp_kernel(
         arena: Arena for all arrays.
 
     Returns:
-        Status number, pivots (0 if the last vertex was kept), residual. With status INACCURATE the impulses have the
-        smallest known residual.
+        Status number, pivots (0 if the last vertex was kept), residual. With status INACCURATE f is inexact.
     """
     pivots = 0
     if mu.shape[0] > MANY_CONTACTS * rho.shape[1]:
@@ -328,10 +327,10 @@ class Outcome:
 def _solve_pyramids(rho: Array, c: Array, roundoff: Array, mu: Array, active: Integers, f: Array) -> Outcome:
     """Solve by Lemke's method and, if it fails, by other methods; the outcome's note names the method.
 
-    The normals alone are checked for infeasibility first. The other methods are, in this order: Lemke's method with
-    other covering vectors, which follow other paths; Lemke's method with 1e-12, 1e-10, 1e-8 of the balanced diagonal
-    added to the matrix (math.md, section 13.5); a short search over contact modes. If every method misses the
-    tolerance, the answer with the smallest residual is returned.
+    After a failure, the normals alone are first checked for infeasibility. Then follow Lemke's method with other
+    covering vectors, i.e. along other paths; Lemke's method with 1e-12, 1e-10, 1e-8 of the balanced diagonal added to
+    the matrix (math.md, section 13.5); and a short search over contact modes. If every method misses the tolerance, the
+    answer with the smallest residual is returned.
     """
     _load()
     status, iterations, residual = continued_lcp_kernel(rho, c, roundoff, mu, active, f, HEAP)
@@ -342,7 +341,7 @@ def _solve_pyramids(rho: Array, c: Array, roundoff: Array, mu: Array, active: In
 
 @cache
 def _load() -> None:
-    """Load the code that handles failures at the first step. In a control cycle, loading would take too long."""
+    """Load the code that handles failures at the first step; in a later control cycle, loading would take too long."""
     rho, c, roundoff, mu, f = np.eye(3), np.array([-1.0, 0.0, 0.0]), np.zeros(3), np.array([0.5]), np.zeros(3)
     _after_failure(rho, c, roundoff, mu, f, Outcome(status=INACCURATE, iterations=0, residual=np.inf))
     # that call stopped at the first attempt that succeeded: load the remaining attempts
@@ -396,14 +395,15 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     contacts may prescribe conflicting velocities, or joints may move against friction; a solution may then not exist
     (math.md, section 5.1), or Lemke's method may miss it. Without a solution the status is FALLBACK, the impulses are
     zero, and the note is `SQUEEZE`, `JAM` or `UNSOLVED`. Solutions of later attempts have the note ``"restarted"``
-    (other covering vector), ``"searched"`` (over contact modes) or ``"regularized"``; with the last, the status is
-    REPAIRED. A solution that violates the law of some contact by more than the tolerance is also REPAIRED, with the
-    note `INEXACT`.
+    (other covering vector), ``"searched"`` (over contact modes) or ``"regularized"`` (status REPAIRED). A solution that
+    violates the law of some contact by more than the tolerance is also REPAIRED, with the note `INEXACT`. With infinite
+    friction the status is REPAIRED, too, if no consistent set of sticking contacts was found
+    (`idcontrol.models.sticking`).
 
     Args:
         problem: The step.
-        warm: `warm` of the last solution: positive unknowns by contact identity. They are tried first, so that of many
-            solutions the same vertex is kept from step to step. If they fail, Lemke's method starts cold.
+        warm: `warm` of the last solution: positive unknowns by contact identity. They are tried first, which keeps the
+            same one of many solutions from step to step. If they fail, Lemke's method starts cold.
 
     Returns:
         The solution, with the residual of the complementarity problem.

@@ -38,35 +38,35 @@ from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE
 from idcontrol.types import Array, Integers
 
 STARTS: Final = 50
-"""Number of starting points of Newton's method: the last modes, the modes at zero impulse, compliant ground, then
-random modes. Every second start is `bold`. With four contacts, all starts together take one to two milliseconds.
+"""Number of starting points of Newton's method: the contact modes of the last step, the modes at zero impulse,
+compliant ground, then random modes. Every second start is `bold` (`_modes`).
 """
 FEW: Final = 12
-"""Number of contacts up to which Newton's method starts on compliant ground and from random modes. With more contacts,
-these starts are slow and rarely succeed; the result of alternating directions is then the start.
+"""Largest number of contacts with which Newton's method starts on compliant ground and from random modes. With more
+contacts such starts are slow and rarely succeed; it then starts from results of alternating directions.
 """
 RESTARTS: Final = 12
-"""Number of solutions of the friction LCP from which Newton's method starts; for all but the first, the tangents are
-rotated by random angles.
+"""Number of friction LCPs whose solutions are starts of Newton's method. All but the first have tangents rotated by
+random angles.
 """
 STEEPER: Final = (1.05, 1.2)
-"""Factors on the friction coefficients in the last attempt. It solves a problem with more friction, in which contacts
-stick that otherwise creep at micrometres per second, and then reduces the friction.
+"""Factors on the friction coefficients in the last attempt. With more friction, contacts that creep at micrometres per
+second stick. The attempt then reduces the friction.
 """
 EASINGS: Final = 5
 """Number of steps in which the additional friction is reduced."""
 STEPS: Final = 20
 """Largest number of Newton steps from one starting point. Most starts need two to six."""
 FIRM: Final = 1e-8
-"""Compliance of the ground, relative to a contact's mean mobility, at which Newton's method changes to rigid ground.
-The continuation starts with a compliance equal to the mobility.
+"""Compliance of the ground at which `_firming` changes to rigid ground, relative to a contact's mean mobility (velocity
+per impulse). The first compliance equals the mobility.
 """
 CAUTION: Final = 0.03
-"""Factor r of f - r u during the continuation (Alart & Curnier 1991). Any r > 0 states the same law. With this value
-153 of 160 problems of a box between two fingers are solved; with r = 1, only 99.
+"""Factor r of f - r u on compliant ground (Alart & Curnier 1991); any r > 0 states the same law. With this value
+`_firming` solves 153 of 160 problems of a box between two fingers; with r = 1, only 99.
 """
 CONTINUED: Final = 400
-"""Largest number of Newton steps in the continuation: three times the median in these 160 problems."""
+"""Largest number of Newton steps in `_firming`: three times the median in these 160 problems."""
 PENALTIES: Final = (0.3, 0.1, 1.0, 0.03)
 """Penalties of the alternating directions, relative to a contact's mean mobility; they are tried in this order."""
 ROUNDS: Final = 50
@@ -77,22 +77,23 @@ APPROACHES: Final = 12
 """Number of results of alternating directions; Newton's method starts twice from each."""
 PROXIMAL: Final = 1e-8
 """Weight on the change of the balanced impulses, relative to the mean diagonal of their matrix. If impulses are not
-unique, the first Newton step takes the smallest impulses, later steps stay close to them, and the resulting error
-vanishes from step to step.
+unique, the first Newton step takes the smallest ones, and later steps stay close to them. The error caused by the
+weight shrinks with each step.
 """
 REFINEMENTS: Final = 5
-"""Largest number of Newton steps with exact velocities, for an answer that misses the tolerance without these steps."""
+"""Largest number of Newton steps with exact velocities; they refine an answer that misses the tolerance."""
 FINE: Final = 1e-12
-"""Value of `PROXIMAL` for steps with exact velocities. Its error is within rounding even if rows are nearly dependent.
+"""Weight in place of `PROXIMAL` for steps with exact velocities. The error it causes is within rounding even if rows
+are nearly dependent.
 """
 EXACT: Final = 1e-12
 """Residual at which Newton's method stops."""
 RESTS: Final = 1e-6
-"""A contact is at rest below this share of a reference speed: its speed at zero impulse plus the speed that impulses
-add."""
+"""Share of a reference speed below which a contact is at rest. The reference is the contact's speed at zero impulse
+plus the speed that impulses add."""
 PRESSED: Final = 10.0
-"""Impulses are reduced, if the cones allow it, when they exceed the smallest impulses with the same motion by this
-factor."""
+"""Factor by which impulses may exceed the smallest impulses with the same motion. Larger impulses are reduced if the
+cones allow it."""
 PROJECTIONS: Final = 200
 """Largest number of alternating projections in this reduction."""
 NARROW: Final = 0.9
@@ -119,11 +120,11 @@ class Cones(NamedTuple):
         mu: Friction coefficients, shape (n,). inf counts as 0, because `sticking` holds the tangents of these contacts.
         size: Balancing factors, shape (n,).
         roundoff: Rounding bound of c, the largest over each contact's axes, shape (n,).
-        fastest: Largest entry of c, not balanced [m/s].
+        fastest: Largest magnitude in c, not balanced [m/s].
         rho: The whitened rows, not balanced, shape (3 n, k).
         exact: Constants of the rows, not balanced, shape (3 n,) [m/s].
-        terms: Half of the number of terms in a velocity. Half makes the rounding bounds of this model stricter than the
-            bounds of any later check.
+        terms: Half the number of terms in a velocity, so that rounding bounds are stricter here than in any later
+            check.
     """
 
     G: Array
@@ -208,7 +209,7 @@ def _exact_velocities(p: Cones, f: Array, u: Array, arena: Arena) -> None:  # pr
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _roundoff(p: Cones, f: Array, u: Array, i: int) -> float:  # pragma: no cover - compiled
-    """Bound the rounding error in the velocity of contact i, along its worst axis, balanced."""
+    """Bound the rounding error of the balanced velocity of contact i, along its worst axis."""
     n, energy, roundoff = p.mu.shape[0], 0.0, 0.0
     for row in range(3 * n):
         energy += f[row] * (u[row] - p.c[row])
@@ -225,8 +226,9 @@ def _roundoff(p: Cones, f: Array, u: Array, i: int) -> float:  # pragma: no cove
 def _missed(p: Cones, f: Array, u: Array, rounded: bool) -> float:  # pragma: no cover - compiled
     """Return the largest violation of the module's equations, scaled per contact (math.md, section 13.3).
 
-    A velocity is relative to its value at zero impulse plus the net change; if `rounded`, its rounding bound is added
-    to this reference. An impulse is relative to itself, or to the impulse that would cause that velocity.
+    The reference of a velocity is its value at zero impulse plus the net change by impulses and, if `rounded`, plus its
+    rounding bound. The reference of an impulse is the impulse itself or, if larger, the impulse that causes the
+    reference velocity.
     """
     worst = 0.0
     for i in range(p.mu.shape[0]):
@@ -239,7 +241,7 @@ def _missed(p: Cones, f: Array, u: Array, rounded: bool) -> float:  # pragma: no
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def _contact_missed(p: Cones, f: Array, u: Array, i: int, least: float) -> float:  # pragma: no cover - compiled
-    """Return `_missed` of contact i, with `least` added to its velocity units."""
+    """Return `_missed` of contact i, with `least` added to its reference velocities."""
     n = p.mu.shape[0]
     s, t = n + i, 2 * n + i
     if not np.isfinite(u[i] + u[s] + u[t] + f[i] + f[s] + f[t]):  # `max` may ignore a NaN
@@ -259,10 +261,10 @@ def _contact_missed(p: Cones, f: Array, u: Array, i: int, least: float) -> float
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _newton_step(p: Cones, proximal: float, m: Modes, f: Array, arena: Arena) -> bool:  # pragma: no cover - compiled
-    """Overwrite f with the solution of the equations, which are linear in f for fixed modes.
+    """Overwrite f with the solution of the equations for fixed modes, which are linear in f; return False if it fails.
 
-    A sticking contact has u = 0. A sliding contact has u_N = 0, d·f_T = μ f_N and, across d, (1 - a) e·f_T + a e·u_T =
-    0, the derivative of the projection with factor a.
+    A sticking contact has u = 0. A sliding contact has u_N = 0, d·f_T = μ f_N and, along e perpendicular to d, (1 - a)
+    e·f_T + a e·u_T = 0, the derivative of the projection with factor a.
 
     Args:
         p: The problem.
@@ -388,11 +390,11 @@ def _newton(p: Cones, bold: bool, m: Modes, f: Array, arena: Arena) -> tuple[int
 def _firming(
     p: Cones, bold: bool, m: Modes, f: Array, arena: Arena
 ) -> tuple[int, float]:  # pragma: no cover - compiled
-    """Run `_newton` on compliant ground whose stiffness is increased step by step, for contacts that creep.
+    """Run `_newton` on compliant ground that becomes rigid step by step, for contacts that creep.
 
     If a box does not fit exactly between two fingers, the fingers must slip very slowly. Their friction is at its limit
     μ f_N. Newton's method converges only from velocities that differ from the solution by less than this small slip. On
-    compliant ground a spring replaces the slip.
+    compliant ground a spring replaces the slip. Returns the number of steps and the residual.
     """
     n3, at = f.shape[0], mark(arena)
     G, g, u = matrix(arena, n3, n3), vector(arena, n3), vector(arena, n3)
@@ -529,7 +531,7 @@ def _guess(seed: int, m: Modes) -> int:  # pragma: no cover - compiled
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _into_cones(p: Cones, f: Array) -> None:  # pragma: no cover - compiled
-    """Project impulses onto their cones, which changes them only by rounding."""
+    """Move impulses that leave their cones by rounding back into them."""
     n = p.mu.shape[0]
     for i in range(n):
         f[i] = max(f[i], 0.0)
@@ -541,10 +543,10 @@ def _into_cones(p: Cones, f: Array) -> None:  # pragma: no cover - compiled
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _settled(p: Cones, m: Modes, f: Array, arena: Arena) -> float:  # pragma: no cover - compiled
-    """Project f onto its cones and refine it with exact velocities down to rounding; return the residual.
+    """Move f into its cones and refine it with exact velocities down to rounding; return the residual.
 
-    When impulses cancel, G and therefore the f of `_newton_step` lose digits. Newton steps that solve for the change of
-    f keep them.
+    When impulses cancel, the sum c + Gf and therefore the f of `_newton_step` lose digits. Newton steps that solve for
+    the change of f keep these digits.
     """
     n, at = p.mu.shape[0], mark(arena)
     u = vector(arena, 3 * n)
@@ -596,7 +598,7 @@ def _smallest_within(p: Cones, m: Modes, least: Array, arena: Arena) -> bool:  #
     Return True on success.
 
     Alternating projections (Boyle & Dykstra 1986) start at the smallest impulses without cones. The cones are narrowed
-    by a tenth, so that the projections end within the true cones after finitely many steps.
+    by a tenth, so that finitely many projections reach the true cones.
     """
     projection, owed, u = zeros(arena, least.shape[0]), zeros(arena, least.shape[0]), vector(arena, least.shape[0])
     for _ in range(PROJECTIONS):
@@ -631,7 +633,7 @@ def _eased(p: Cones, m: Modes, f: Array, residual: float, arena: Arena) -> float
         arena: Arena for all arrays.
 
     Returns:
-        The residual of the new f.
+        The residual of f.
     """
     n, at = p.mu.shape[0], mark(arena)
     least, u = zeros(arena, 3 * n), vector(arena, 3 * n)
@@ -729,8 +731,8 @@ def _from_nothing(
 ) -> tuple[int, float]:  # pragma: no cover - compiled
     """Run Newton's method from zero impulses and the modes `m`; replace f by the solution if it converges.
 
-    The next time step also starts from zero impulses. If impulses are not unique, the choice therefore does not depend
-    on the history. Returns the number of steps and the residual.
+    The next time step also starts from zero impulses. Among impulses that are not unique, the choice therefore does not
+    depend on the history. Returns the number of steps and the residual.
     """
     z, u = zeros(arena, f.shape[0]), vector(arena, f.shape[0])
     m.share[:] = 0.0
@@ -755,11 +757,11 @@ def cone_kernel(
 
     Args:
         rho: Whitened contact rows [N; S; T], shape (3 n, k).
-        c: Constants of the rows, shape (3 n,).
+        c: Velocities of the rows at zero impulse, shape (3 n,).
         roundoff: Rounding bounds of c, shape (3 n,).
         mu: Friction coefficients, shape (n,); contacts with 0 or inf have no tangential impulses.
         active: In and out, the mode of each contact, tried first, shape (n,): bit 0 if the contact has an impulse, bit
-            1 if it slides, higher bits the direction of its friction in units of 1/`TURN`.
+            1 if it slides, higher bits the direction of its friction in units of a turn / `TURN`.
         f: In: zero, or a start; with a start, compliant ground and random modes are not tried. Out: contact impulses,
             zero if the problem is not solved. Shape (3 n,).
         arena: Arena for all arrays.
@@ -851,7 +853,7 @@ def _solve_cones(rho: Array, c: Array, roundoff: Array, mu: Array, active: Integ
 
 
 def _turned(rows: Array, turn: Array) -> Array:
-    """Return rows [N; S; T], shape (3 n, ...), for tangents rotated by `turn` (n,), e^(i angle)."""
+    """Return rows [N; S; T], shape (3 n, ...), for tangents rotated by angles α; `turn` (n,) is e^(iα)."""
     normal, s, t = rows.reshape(3, turn.size, -1)
     turned = (s + 1j * t) * turn.conj()[:, None]
     return np.ascontiguousarray(np.concatenate((normal, turned.real, turned.imag)).reshape(rows.shape))
@@ -863,8 +865,9 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     In forward mode with nonnegative gaps at least one solution exists. Without a solution the status is FALLBACK and
     the impulses are zero. The note is ``"squeeze"`` if a proof shows that no velocity keeps the contacts apart,
     otherwise ``"no solution found"``. Solutions from later attempts, with friction pyramids or more friction, have the
-    note ``"restarted"``. If there are contacts with μ = inf, a solution that violates its law by more than the
-    tolerance is REPAIRED, with the note `INEXACT`.
+    note ``"restarted"``. With infinite friction or rigid bilateral rows, the status is REPAIRED if a solution violates
+    the contact law by more than the tolerance (note `INEXACT`), or if no consistent set of sticking contacts was found
+    (`idcontrol.models.sticking`).
 
     Args:
         problem: The step, forward or inverse.

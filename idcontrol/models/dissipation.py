@@ -1,14 +1,14 @@
 r"""Maximal dissipation as a convex problem, stage I (math.md, sections 7.1-7.3).
 
-The consistent objective projects the free velocity onto the cone of velocities that the contacts allow,
+The objective projects the velocity at zero impulse, v°, onto the velocities that the contacts allow,
 
     min ½ (v_b - v°_b)ᵀ M_bb (v_b - v°_b)   s.t.   G_e v + φ̃/h ≥ 0,    rows of G_e: N_i ± μ_i S_i, N_i ± μ_i T_i
 
-The multipliers are the edge impulses η ≥ 0, with f_N = Σ η_e and f_S = μ (η_+S - η_-S). At most as many of them are
-nonzero as there are unknown velocities. With finite friction v⁺ is unique. The convex approximation has an artefact: a
-sliding contact lifts off at μ max(|v_S|, |v_T|). Contacts with μ = 0 have one row. Contacts with μ = inf do not slip
-while they are closed (math.md, section 4.1). For a fixed set of sticking contacts v⁺ is unique, but more than one set
-may be consistent.
+The multipliers are the edge impulses η ≥ 0, with f_N = Σ η_e and f_S = μ (η_+S - η_-S). The number of nonzero
+multipliers is at most the number of unknown velocities. With finite friction v⁺ is unique. The convex approximation has
+an artefact: a sliding contact lifts off at μ max(|v_S|, |v_T|). Contacts with μ = 0 have one row. Contacts with μ = inf
+do not slip while they are closed (math.md, section 4.1). For a fixed set of sticking contacts v⁺ is unique, but more
+than one set may be consistent.
 
 Variants: a unique distribution of impulses (`one_stage`), no slip (`no_slip_qp`), and the printed objective
 (`solve_printed`).
@@ -41,8 +41,8 @@ from idcontrol.solvers.status import INACCURATE, INFEASIBLE, RAY, SOLVED, TOLERA
 from idcontrol.types import Array, Booleans, Integers, Status
 
 SQUEEZED: Final = 0.1
-"""Contacts may yield in `one_stage` at up to this share of the speed that their impulses should stop. The share is at
-most 1e-4 in feasible problems, and about 1 in infeasible problems.
+"""In `one_stage`, contacts may yield at up to this share of the speed that their impulses should stop. In feasible
+problems they yield at up to 1e-4 of it, in infeasible problems at about all of it.
 """
 
 OPENING = 1e-7
@@ -51,8 +51,8 @@ plus the speed that impulses add (math.md, section 13.3).
 """
 
 STEEP: Final = 10.0
-"""Friction coefficient above which a contact has its normal row in addition to its edges, because edges determine
-normal velocities only to μ times the tolerance.
+"""Friction coefficient above which a contact has a normal row in addition to its edges. Edges alone determine its
+normal velocity only to μ times the tolerance.
 """
 
 EPSILON: Final = 1e-6
@@ -62,8 +62,8 @@ INSIDE: Final = 0.99
 """Share of the friction limit below which an impulse of `one_stage` counts as inside its cone."""
 
 DEPENDENT: Final = 1e-6
-"""A held row of `one_stage` counts as dependent if its remainder is below this fraction of δ; δ makes equal rows
-distinct.
+"""A held row of `one_stage` counts as dependent if its remainder is below this fraction of δ. The fraction is small
+because δ makes even equal rows independent.
 """
 
 MOST_CONTACTS = 1000
@@ -138,7 +138,7 @@ def edge_lcp_kernel(
 
     Args:
         rho: Whitened contact rows, shape (3 n, k).
-        c: Constants of the rows, shape (3 n,).
+        c: Velocities of the rows at zero impulse, shape (3 n,).
         roundoff: Rounding bounds of c, shape (3 n,).
         mu: Friction coefficients, shape (n,); contacts with 0 or inf have only their normal row.
         active: Bit set of each contact's edges, shape (n,). In: the start; out: edges with an impulse.
@@ -146,7 +146,7 @@ def edge_lcp_kernel(
         arena: Arena for all arrays.
 
     Returns:
-        Status number, iterations, residual. With status INACCURATE the impulses have the smallest known residual.
+        Status number, iterations, residual. With status INACCURATE f is inexact.
     """
     n, edges = mu.shape[0], _edges(rho, c, roundoff, mu, active, arena)
     answer = psd_lcp_kernel(edges.rows, edges.r, edges.uncertain, edges.start, arena)
@@ -183,10 +183,10 @@ def edge_lcp_kernel(
 def _off_the_ground(
     rho: Array, c: Array, roundoff: Array, mu: Array, f: Array, y: Array
 ) -> float:  # pragma: no cover - compiled
-    """Return the largest approach speed of contacts with friction, or opening speed of sticking contacts.
+    """Return the largest relative approach speed of contacts with finite friction, or opening speed if they stick.
 
-    Speeds are in units of the contact's normal velocity. Edges determine the normal velocity only to μ times the
-    tolerance, in units of slip. Arguments are as in `edge_lcp_kernel`; y = ρᵀf.
+    Speeds are relative to the contact's normal velocity at zero impulse plus its change by impulses. The conditions of
+    the edges determine it only to within μ `TOLERANCE` times the slip. Arguments are as in `edge_lcp_kernel`; y = ρᵀf.
     """
     n, worst = mu.shape[0], 0.0
     for i in range(n):
@@ -206,7 +206,7 @@ def _off_the_ground(
 
 @njit(cache=True, error_model="numpy")
 def _ridged(rho: Array, n3: int, epsilon: float, arena: Arena) -> tuple[Array, float]:  # pragma: no cover - compiled
-    """Return ``[ρ, √δ I]`` and δ; the first n3 rows belong to contacts."""
+    """Return ``[ρ, √δ I]``, and δ, which is relative to ρρᵀ (`EPSILON`); the first n3 rows belong to contacts."""
     rows, k = rho.shape
     square = 0.0
     for r in range(n3):
@@ -344,9 +344,9 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
 
     A solution exists, forward and inverse, unless the prescribed joint velocities contradict the contacts. Without a
     solution the status is FALLBACK with zero impulses, and the note is `SQUEEZE`, or `JAM` if some velocities keep the
-    contacts apart but none satisfies all edges. REPAIRED: a contact with infinite friction would lift off if it stuck
-    and press if it slipped; it sticks, without normal force (`idcontrol.models.sticking`). REPAIRED with the note
-    `INEXACT`: a contact violates its law by more than the tolerance.
+    contacts apart but none satisfies all edges. The status is REPAIRED if a contact with infinite friction would lift
+    off if it stuck and press if it slipped; it then sticks without normal force (`idcontrol.models.sticking`). The
+    status is also REPAIRED, with the note `INEXACT`, if a contact violates its law by more than the tolerance.
 
     Args:
         problem: The step.
@@ -365,12 +365,12 @@ def solve_whitened(problem: StepProblem, whitened: Whitened, warm: WarmStart | N
 def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: float = EPSILON) -> StepSolution:
     r"""Solve stage I with ``½ δ |y|²`` added, y = (f_N, f_S, f_T): a unique distribution (math.md, section 7.5).
 
-    The matrix ρρᵀ of the rows becomes ρρᵀ + δ I, i.e. ``[ρ, √δ I]`` replaces ρ, and contacts yield at the speed δ y,
-    about 1e-2 ε m/s. With δ even conflicting velocities have a solution, with forces of order 1/δ. The step is reported
-    as infeasible if contacts yield at more than `SQUEEZED` of the speed that they should stop.
+    The matrix ρρᵀ of the rows becomes ρρᵀ + δ I, i.e. ``[ρ, √δ I]`` replaces ρ, and contacts yield at the speed δ y.
+    With δ even conflicting velocities have a solution, with forces of order 1/δ. The step is reported as infeasible if
+    contacts yield at more than `SQUEEZED` of the speed that they should stop.
 
     As in `solve`, closed contacts with infinite friction do not slip while they have a normal impulse, and have no
-    impulse if they open. The step is REPAIRED if they would have to yield by more than `sticking.YIELD`.
+    impulse if they open. The step is REPAIRED if such contacts would have to yield by more than `sticking.YIELD`.
 
     Args:
         problem: The step, with a demand that the contacts allow (math.md, section 12.1); for other demands the torque
@@ -422,13 +422,13 @@ def solve_printed(problem: StepProblem, warm: WarmStart | None = None) -> StepSo
 
         min ½ |x + p|²   s.t.   y in the friction pyramids,   ρ_N x + N v° + φ/h ≥ 0
 
-    In forward mode the objective is the kinetic energy with all listed contacts; a foot shortly before touchdown is
-    stopped in the air. In inverse mode the objective is the momentum of the base with fixed joints; resting feet are
-    predicted to brake a walking base (math.md, section 7.2). Unlike `solve`, this objective is **not** the inverse of a
-    contact model.
+    In forward mode the objective is the kinetic energy with all listed contacts, so a foot stops in the air shortly
+    before touchdown. In inverse mode the objective is the momentum of the base with fixed joints, so resting feet seem
+    to brake a walking base (math.md, section 7.2). Unlike `solve`, this objective is **not** the inverse of a contact
+    model.
 
-    Soft bilateral rows are dampers folded into M and κ, so ½ (row v⁺)² / C is part of the kinetic energy for any
-    target. As C → 0 the solution therefore equals the solution with a rigid row only if the target is zero.
+    Soft bilateral rows enter M and κ as dampers. As their compliance goes to 0, the solution approaches that with a
+    rigid row only if the target is zero.
 
     Args:
         problem: The step.
@@ -478,7 +478,7 @@ class _StageOne(NamedTuple):
 def _stage_one(
     problem: StepProblem, whitened: Whitened, warm: WarmStart | None, dependent: float, most: Array
 ) -> tuple[_StageOne, str]:
-    """Solve stage I; return the solution, and the note of `sticking.settle` about the roles of contacts.
+    """Solve stage I; return the solution, and the note of `sticking.settle` about contacts with infinite friction.
 
     Contacts that may not slip lose their tangential rows when they open, and regain them when they have a normal
     impulse (`idcontrol.models.sticking`).
@@ -536,12 +536,12 @@ def _stage_one(
 
 
 def _ending(whitened: Whitened, answer: _StageOne, unsettled: str) -> Ending:
-    """Translate the outcome of stage I; if it is infeasible, check whether it is also infeasible without friction.
+    """Translate the outcome of stage I; if the step is infeasible, find out whether it is so without friction, too.
 
     Args:
         whitened: The whitened problem.
         answer: The solution of stage I.
-        unsettled: Note about the roles of contacts, or an empty string.
+        unsettled: Note of `sticking.settle`, or an empty string.
     """
     status, note = Status.FALLBACK, SolverStatus(answer.number).name.lower()
     if answer.number == SOLVED:

@@ -17,14 +17,14 @@ direction d_e,
     Coulomb, pyramid        w_e = u_N + μ (max|u_T| + d_e·u_T)            sliding contacts do not open
     Coulomb, circle         w_e = u_N + 2 μ max|u_T|                      all edges or none: no edge opposes the slip
 
-De Saxcé & Feng 1998 introduce the shift of u_N by μ |u_T|. A contact whose slip is at most v_tol counts as at rest, and
-its edges have w_e ≤ v_tol; for faster slip w_e is zero to the tolerance of the model. A contact with unbounded friction
-has an impulse only if it slips at no more than v_tol and opens at no more than `PARTING` v_tol.
+De Saxcé & Feng 1998 introduce the shift of u_N by μ |u_T|. At a contact that slips no faster than v_tol, w_e counts as
+zero up to v_tol; at faster slip, only up to the tolerance of the model. A contact with unbounded friction has an
+impulse only if it slips at no more than v_tol and opens at no more than `PARTING` v_tol.
 
-Up to three edges are linearly independent, and their multipliers are the coordinates ξ of a contact. With all four
-edges, the coordinates are the three components of the impulse, and the four facets of the pyramid are inequalities. The
-coordinates that give the motion are ξ₁ + waysᵀ z, where ξ₁ is the shortest solution and the rows of `ways` are
-orthonormal. The unknown z has six entries for four feet, one entry for two feet, and no entry for one foot.
+The coordinates ξ of a contact with up to three edges are the multipliers of these edges. With all four edges, they are
+the three components of the impulse, and the four facets of the pyramid are inequalities. The coordinates that give the
+motion are ξ₁ + waysᵀ z, where ξ₁ is the shortest solution and the rows of `ways` are orthonormal. If all feet stick,
+the unknown z has six entries for four feet, one entry for two feet, and none for one foot.
 
 Source: Zapolsky & Drumwright 2017, eqs. 98-112, which minimize the added torque instead.
 """
@@ -74,12 +74,12 @@ section 7.4).
 """
 
 MET = 1e-9
-"""Allowance for rounding by which motor impulses may exceed their bounds, relative to the distance between both bounds
-or, with a single bound, relative to this bound.
+"""Rounding by which motor impulses may exceed their bounds, relative to the distance between the two bounds or, with a
+single bound, relative to the impulse.
 """
 
 KEPT = 1e-8
-"""Largest relative error of the motion in stage II. The program is accurate to about 1e-12, but omits rows that its
+"""Largest relative error of the motion in stage II. The program is accurate to about 1e-12, but omits motions that its
 generators cannot span (math.md, section 7.4).
 """
 
@@ -89,18 +89,18 @@ force bounds its friction, a slowly opening foot could otherwise transmit any fo
 """
 
 MANY_CONTACTS = 2
-"""If the unknowns outnumber the motions and motors by more than this factor, the reduced program is tried first
-(`idcontrol.models.reduced`).
+"""Ratio of unknowns to motions and motors above which the reduced program is tried first (`idcontrol.models.reduced`).
 """
 
 TURNS = 40
-"""Largest number of turns to other faces of the cones, with many contacts. If the faces can give the motion, at most
-eight turns are needed. At most one turn per five contacts is allowed; these turns take less time than the full program.
+"""Largest number of turns to other faces of the cones, with many contacts. At most one turn per five contacts is
+allowed, so that turns take less time than the full program.
 """
 
 WORTH = 100
-"""If the faces cannot give the motion, the turns seldom converge. With fewer contacts than this, the full program is
-then solved immediately because it is faster. With more contacts, one additional turn per five contacts is allowed.
+"""Number of contacts from which turns continue although their faces cannot give the motion. Such turns seldom converge,
+and with fewer contacts the full program is faster. With more contacts, one additional turn per five contacts is
+allowed.
 """
 
 
@@ -143,7 +143,7 @@ class Cones(NamedTuple):
         v_tol: Slip up to which a contact counts as at rest [m/s]. If it is zero, the law of rigid contacts is satisfied
             to `TOLERANCE`, and checked (`missed_law`).
         law: `DISSIPATION`, `COULOMB` or `CIRCLE`.
-        targets: Residual rows of the objective in addition to the torque, scaled to the unit of motor impulses [N m s].
+        targets: Further residuals of the objective, scaled to motor impulses [N m s].
     """
 
     mu: Array
@@ -195,7 +195,7 @@ def within(bounds: Bounds, impulse: Array) -> bool:
 
 @njit(cache=True, error_model="numpy")
 def shifted(bounds: Bounds, reference: Array, arena: Arena) -> Bounds:
-    """Return the bounds of hτ - hτ_ref."""
+    """Return the bounds of hτ - hτ_ref, from the bounds of hτ; `reference` (p,) is hτ_ref."""
     least, most = vector(arena, reference.shape[0]), vector(arena, reference.shape[0])
     for a in range(reference.shape[0]):
         least[a] = bounds.least[a] - reference[a]
@@ -205,7 +205,7 @@ def shifted(bounds: Bounds, reference: Array, arena: Arena) -> Bounds:
 
 @njit(cache=True)
 def allowed_edges(c: Array, u: Array, cones: Cones, cone: Integers) -> int:  # pragma: no cover - compiled
-    """Write the edges of each contact's cone that the edge rule allows, shape (n,), as in `idcontrol.models.reduced`.
+    """Write the edges that the edge rule allows each contact, as bit sets (`idcontrol.models.reduced`), shape (n,).
 
     Args:
         c: Contact velocities at zero impulse, φ/h included, shape (3 n,).
@@ -215,7 +215,7 @@ def allowed_edges(c: Array, u: Array, cones: Cones, cone: Integers) -> int:  # p
             for a held contact.
 
     Returns:
-        The number of generators, at most 3 n.
+        The number of generators, i.e. of coordinates ξ, at most 3 n.
     """
     mu, held, v_tol = cones.mu, cones.held, cones.v_tol
     n, d = mu.shape[0], 0
@@ -314,9 +314,9 @@ def _facets(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def into_cones(mu: Array, held: Booleans, y: Array) -> None:  # pragma: no cover - compiled
-    """Move impulses y (3 n,) from outside their pyramids back into them; a `held` contact may only press.
+    """Move impulses y (3 n,) that leave their pyramids by rounding back into them; a `held` contact may only press.
 
-    The rounding error is relative to the largest impulses, so it may exceed the impulses of lightly loaded feet.
+    The rounding error is relative to the largest impulses, and may exceed the impulses of lightly loaded feet.
     """
     n = mu.shape[0]
     for i in range(n):
@@ -332,10 +332,10 @@ def into_cones(mu: Array, held: Booleans, y: Array) -> None:  # pragma: no cover
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _keeps(w: Whitened, y: Array, x: Array, longest: float, arena: Arena) -> bool:  # pragma: no cover - compiled
-    """True if ρᵀy equals the motion x up to `KEPT`, relative to the length of x or, if larger, to a typical length.
+    """True if ρᵀy equals the motion x up to `KEPT`, relative to the size of x or, if larger, to a typical size.
 
-    The typical length is the length of a motion that stops the fastest contact. In a much shorter x the error is
-    rounding. `longest` is the square of the longest column of ρ.
+    The typical size is the size of a motion that stops the fastest contact; the error of a much smaller x is rounding.
+    `longest` is the largest squared length of a column of ρ, or of Bᵀρ with generators B.
     """
     fastest = 0.0
     for r in range(y.shape[0]):
@@ -359,7 +359,7 @@ def _least_torque(
     """Write the free coordinates (f,) of smallest torque within bounds, and that torque z (p,).
 
     Returns:
-        True if such coordinates exist; True if bounds are active: the multipliers of the torque then differ from z.
+        Two flags: such coordinates exist; bounds are active, so that the multipliers of the torque differ from z.
     """
     S, rest = reduced.torque, reduced.rest
     p, f = S.shape
@@ -437,7 +437,7 @@ def _share_among_many(
     out: Array,
     arena: Arena,
 ) -> bool:  # pragma: no cover - compiled
-    """Run `share_kernel` in few unknowns, for the cones of `allowed_edges`; return True if it has a solution."""
+    """Run `share_kernel` with few unknowns, for the cones of `allowed_edges`; return True if it has a solution."""
     n3, k, p = out.shape[0], x.shape[0], torque.constant.shape[0]
     n, unit, scaled, face = n3 // 3, np.sqrt(typical), vector(arena, p), indices(arena, n3 // 3)
     many = _scaled(w, cones, torque, unit, x, cone, arena)
@@ -551,9 +551,9 @@ def smallest_torque_kernel(
         arena: Arena for all arrays.
 
     Returns:
-        Violation of the law; impulses can be used if it is at most `TOLERANCE`. The edge rule makes the violation zero
-        unless `Cones.v_tol` is zero. The violation is inf if no admissible impulses keep the motion, or if the cones
-        are circles and a loaded contact slides.
+        Violation of the law; impulses can be used if it is at most `TOLERANCE`. It is 0 without a check if
+        `Cones.v_tol` is positive, because the edge rule then enforces the law. It is inf if no admissible impulses keep
+        the motion, or if the cones are circles and a loaded contact slides.
     """
     n3, p = y.shape[0], w.fixed.shape[0]
     x = zeros(arena, w.rho.shape[1])
@@ -716,7 +716,7 @@ def _with_targets(
 def _share(
     w: Whitened, cones: Cones, bounds: Bounds, x: Array, torque: TorqueMap, out: Array, arena: Arena
 ) -> bool:  # pragma: no cover - compiled
-    """Solve the program once, for `share_kernel`; with targets, these are rows of the torque (`_with_targets`)."""
+    """Solve the program once, for `share_kernel`; targets, if any, are already rows of the torque (`_with_targets`)."""
     n3, k, p = out.shape[0], x.shape[0], torque.constant.shape[0]
     u, cone = vector(arena, n3), indices(arena, n3 // 3)
     for r in range(n3):
@@ -781,7 +781,7 @@ def share_kernel(
 def _with_bounds(
     A: Array, constants: Array, TB: Array, rest: Array, bounds: Bounds, arena: Arena
 ) -> tuple[Array, Array]:  # pragma: no cover - compiled
-    """Stack the rows A ξ ≥ constants and least ≤ TB ξ + rest ≤ most in the form rows ≥ constants."""
+    """Stack the rows A ξ ≥ constants and least ≤ TB ξ + rest ≤ most in the form rows ξ ≥ constants."""
     (rows, d), p = A.shape, rest.shape[0]
     count = rows
     for a in range(p):
@@ -834,7 +834,7 @@ def smallest_torque(
         bounds: Bounds of hτ; by default there are no bounds.
 
     Returns:
-        The new impulses and True; or `y` and False if no better point keeps the motion and the law.
+        The new impulses and True; or `y` and False if the new impulses would change the motion or violate the law.
     """
     if cones.mu.shape[0] == 0 or whitened.fixed.size == 0:
         return y, True

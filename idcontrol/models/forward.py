@@ -1,7 +1,7 @@
 """The forward problem of one step, compiled: torques are known, no velocity is prescribed.
 
-Plants use it for every step, and controllers to predict impacts. A model provides an `Attempt`. If the attempt does not
-solve a step, the model's Python function in `idcontrol.models` solves it.
+Plants use this module for every step, controllers to predict impacts. A model provides an `Attempt`. If the attempt
+does not solve a step, the model's Python function in `idcontrol.models` solves it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ForwardProblem(NamedTuple):
     """A step that a contact model solves forward.
 
     Attributes:
-        w: The whitened problem, with φ/h added to the constants of the normals.
+        w: The whitened problem, with φ/h added to the velocities of the normals.
         mu: Friction coefficients, shape (n,).
         active: Bit set of each contact's active rows, in and out, shape (n,).
     """

@@ -4,9 +4,10 @@ r"""The friction LCP: normal impulses, and tangential impulses within friction p
     ⎢ FΓNᵀ         FΓFᵀ + C_t [I -I; -I I]  E ⎥ ⎢f_F⎥ + ⎢c_F⎥ = ⎢w_F⎥ ,   0 ≤ z ⊥ w ≥ 0
     ⎣ diag μ       -Eᵀ                      0 ⎦ ⎣ λ ⎦   ⎣ 0 ⎦   ⎣w_λ⎦
 
-with Γ = M⁻¹, F = [S; -S; T; -T], and columns of E that sum each contact's four edges; λ is the slip speed of a contact.
-The friction pyramid is the inscribed diamond |f_S| + |f_T| ≤ μ f_N. Rigid contacts have C = 0
-(`idcontrol.models.coulomb`), springs and dampers have C > 0 (`idcontrol.models.constraint`).
+with Γ the response of the velocities to impulses (M⁻¹ in forward mode) and F = [S; -S; T; -T]. The columns of E sum
+each contact's four edges; λ is the slip speed of a contact. The friction pyramid is the inscribed diamond |f_S| + |f_T|
+≤ μ f_N. Rigid contacts have C = 0 (`idcontrol.models.coulomb`), springs and dampers have C > 0
+(`idcontrol.models.constraint`).
 
 Of the n contacts, t are *frictional*; the others have no tangential unknowns. The unknowns are in the order
 z = (f_N, f_+S, f_-S, f_+T, f_-T, λ); f_N has size n, every other block size t.
@@ -29,8 +30,8 @@ from idcontrol.solvers.status import INACCURATE, SOLVED, TOLERANCE
 from idcontrol.types import Array, Integers
 
 RESTARTS: Final = 12
-"""Number of covering vectors to try after a failure; the number of contacts, if larger, replaces it. If the first
-vector missed a solution, one in four of these vectors finds it; with dozens of contacts, one in twenty.
+"""Least number of covering vectors to try after a failure; with more contacts, one vector per contact is tried. About
+one vector in four finds a solution that the first vector missed; with dozens of contacts, one in twenty.
 """
 SPREAD: Final = 1.5
 """Log-normal spread of the entries of these covering vectors."""
@@ -180,7 +181,7 @@ def _velocity(
 ) -> tuple[float, float, float]:  # pragma: no cover - compiled
     """Return the velocity of a row, its unit (its value at zero impulse plus the net change), and its mobility.
 
-    The unit is increased until the rounding bound `roundoff` is within the tolerance.
+    The unit is increased so that the rounding bound `roundoff` is within the tolerance.
     """
     rho, c = problem.rho, problem.c
     own = problem.compliance[row] * f[row]
@@ -204,8 +205,8 @@ def _roundoff(problem: Unbalanced, f: Array, y: Array, i: int) -> float:  # prag
 def judged(problem: Unbalanced, f: Array, arena: Arena) -> float:  # pragma: no cover - compiled
     """Return the violation of the law by impulses f (3 n,) or, if larger, the fraction `lost` to rounding.
 
-    The residual of the LCP's unknowns would be different: in balanced units the velocity of a heavy body is scaled like
-    its momentum, and the sum of two opposite edges may be smaller than the rounding error of each edge.
+    The residual of the LCP's unknowns would be different: balancing scales the velocity of a heavy body like its
+    momentum, and opposite edges may cancel to less than their rounding error.
     """
     at, k = mark(arena), problem.rho.shape[1]
     y = zeros(arena, k)
@@ -223,8 +224,8 @@ def violation(problem: Unbalanced, f: Array, y: Array) -> float:  # pragma: no c
     """Return the largest violation of the law, scaled per contact (math.md, section 13.3).
 
     A velocity is relative to its value at zero impulse plus the net change. An impulse is relative to the largest
-    impulse of its contact, or to the impulse that causes the velocity unit. A fast, distant or heavy contact therefore
-    cannot hide a violation elsewhere.
+    impulse of its contact or, if larger, to the impulse that causes the reference velocity. A fast, distant or heavy
+    contact therefore cannot hide a violation elsewhere.
 
     Args:
         problem: The problem; impulses of further rows also act, but these rows are not judged.
@@ -287,7 +288,10 @@ def contact_impulses(lcp: FrictionLcp, z: Array, f: Array) -> None:  # pragma: n
 
 @njit(cache=True, inner=True, error_model="numpy")
 def on_support(lcp: FrictionLcp, members: Integers, z: Array, arena: Arena) -> bool:  # pragma: no cover - compiled
-    """Write z with w = Qz + r = 0 at `members` and z = 0 elsewhere; return False if no such z exists."""
+    """Write z with w = Qz + r = 0 at `members` and z = 0 elsewhere; negative entries become 0.
+
+    Return False if the equations are singular.
+    """
     Q, r, scale = lcp.Q, lcp.r, lcp.scale
     count, at = members.shape[0], mark(arena)
     A = matrix(arena, count, count + 1)
@@ -371,7 +375,7 @@ def _refined(problem: Unbalanced, residual: float, f: Array, arena: Arena) -> fl
 def solve_lcp(
     lcp: FrictionLcp, problem: Unbalanced, tikhonov: float, z: Array, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Write z by Lemke's method, and its contact impulses f, even if the status is INACCURATE.
+    """Write the solution z of Lemke's method and its contact impulses f, even if the status is INACCURATE.
 
     Returns:
         Status number, pivots, residual.

@@ -16,7 +16,7 @@ from idcontrol.models.step import WarmStart
 from idcontrol.types import Integers
 
 MOST: int = 1024
-"""Limit of remembered contacts; further contacts start cold."""
+"""Largest number of remembered contacts; further contacts start cold."""
 
 
 class Memory(NamedTuple):

@@ -8,9 +8,9 @@ tangential rows, and Gram-Schmidt orthogonalization eliminates them from the whi
 φ/h, ρρᵀ) has one column per unknown velocity; it is solved by principal pivoting, then the dual active set, then
 Lemke's method. Friction coefficients are not used.
 
-This model predicts only v⁺, not the impulses. Dependent tangential rows get no impulse, and on uneven
-ground the selected rows carry the robot with forces of several thousand newtons (math.md, section 4.3). Redistribute
-the impulses with `idcontrol.models.distribution.smallest_torque` before use.
+This model predicts v⁺, but not the impulses. Dependent tangential rows get no impulse, and on uneven ground the
+selected rows carry the robot with forces of several thousand newtons (math.md, section 4.3). Redistribute the impulses
+with `idcontrol.models.distribution.smallest_torque` before use.
 
 Sources: Drumwright 2015, section VI; with prescribed joints Zapolsky & Drumwright 2017, section 4.
 """
@@ -68,7 +68,7 @@ _STAYS = np.bool_(False)
 """Value of `lifts`: contacts with an impulse may not open."""
 
 _LEMKE_ROWS: Final = 400
-"""Limit of contacts for Lemke's method, which forms the matrix at cubic cost."""
+"""Largest number of contacts for Lemke's method, which needs the full matrix."""
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -160,10 +160,10 @@ def _moves(rho: Array, c: Array, x: Array, row: int) -> float:  # pragma: no cov
 def _missed(
     rho: Array, c: Array, roundoff: Array, f: Array, reduced: Array, w: Array, x: Array
 ) -> float:  # pragma: no cover - compiled
-    """Return the violation of 0 ≤ f_N ⊥ N v⁺ + φ/h ≥ 0 by the impulses, including the digits lost in elimination.
+    """Return the violation of 0 ≤ f_N ⊥ N v⁺ + φ/h ≥ 0 by impulses f, including errors caused by elimination.
 
-    A contact that certainly opens must have no friction; any other contact without a normal impulse must have nearly
-    none. Each contact is scaled separately (math.md, section 13.3).
+    Friction without a normal impulse counts as a violation if the contact opens faster than `SLIP_SPEED`. Each contact
+    is scaled separately (math.md, section 13.3).
 
     Args:
         rho: As in `no_slip_kernel`.
@@ -211,7 +211,7 @@ def _reduce(
     uncertain: Array,
     arena: Arena,
 ) -> None:  # pragma: no cover - compiled
-    """Write the normal rows after eliminating the held rows, their constants, and rounding bounds.
+    """Eliminate the held rows from the normal rows; write these rows, their constants and rounding bounds.
 
     A row without remainder after elimination is set to zero: no impulse changes its normal velocity.
     """
@@ -240,7 +240,7 @@ def _reassign(
     stick: Integers,
     again: bool,
 ) -> bool:  # pragma: no cover - compiled
-    """Release contacts that open and, if `again`, hold contacts that press; return True if a role has changed."""
+    """Release contacts that open and, if `again`, hold contacts that press; return True if any contact changed."""
     changed, solved = False, answer.status == SOLVED
     for i in range(stick.shape[0]):
         presses = solved and answer.z[i] > 0.0
@@ -260,10 +260,10 @@ def _reassign(
 def _all_impulses(
     rho: Array, held: IndependentRows, y: Array, z: Array, f: Array, active: Integers, arena: Arena
 ) -> None:  # pragma: no cover - compiled
-    """Write impulses f (3 n + e,) of normals and held rows that give the change y, and add held rows to `active`.
+    """Write impulses f (3 n + e,), z for normals and g for held rows, and add the held rows to `active`.
 
-    The impulses produce the whitened velocity change y. The held rows contribute Σ ρ_held g = y - Σ c_held e - Σ ρ_N z,
-    which lies in their span with orthonormal basis e.
+    The held rows contribute Σ ρ_held g = y - Σ c_held e - Σ ρ_N z, which lies in their span with orthonormal basis e; y
+    is the velocity change of the normals after elimination.
     """
     n, k, rank = z.shape[0], rho.shape[1], held.kept.shape[0]
     push, g = vector(arena, k), zeros(arena, k)
@@ -313,11 +313,11 @@ def _largest_slip(
 def no_slip_kernel(
     rho: Array, c: Array, roundoff: Array, closed: Booleans, active: Integers, dual: bool, f: Array, arena: Arena
 ) -> tuple[int, int, float, float]:  # pragma: no cover - compiled
-    """Solve the problem of this module on whitened rows; try roles of the contacts until they are consistent.
+    """Solve the problem of this module on whitened rows; try which contacts stick until the answer is consistent.
 
     Args:
         rho: Rows N, S, T of n contacts, then rigid rows, shape (3 n + e, k).
-        c: Constants of the rows, shape (3 n + e,).
+        c: Velocities of the rows at zero impulse, shape (3 n + e,).
         roundoff: Rounding bounds of c, shape (3 n + e,).
         closed: Contacts whose tangential rows hold, shape (n,).
         active: Bit set of each contact, in and out, shape (n,): bit 0 if its normal is active, bits 1 and 2 if its S
@@ -329,9 +329,8 @@ def no_slip_kernel(
     Returns:
         Status number, iterations, residual, and the largest velocity of the rows that should hold. These rows are
         tangents of closed contacts that stay closed, rigid rows, and normals of contacts that open although their
-        tangents hold. The velocity is in m/s; a row that should hold counts as 0 within the solvers' tolerance of its
-        speed at zero impulse plus the speed that impulses add. With status INACCURATE the impulses have the smallest
-        known residual.
+        tangents hold. The velocity is in m/s; velocities within the solvers' tolerance count as 0. With status
+        INACCURATE f is inexact.
     """
     n, k = closed.shape[0], rho.shape[1]
     stick, start, count = indices(arena, n), indices(arena, k), 0
@@ -453,7 +452,7 @@ class _Frame(NamedTuple):
 
     Attributes:
         rho: Whitened rows, shape (3 n + e, k).
-        c: Constants of the rows, shape (3 n + e,).
+        c: Velocities of the rows at zero impulse, shape (3 n + e,).
         roundoff: Rounding bounds of c, shape (3 n + e,).
         most: Largest impulses of held rows, shape (3 n + e,); a contact yields if it needs more.
         terms: Number of terms in c.
@@ -530,7 +529,9 @@ def frictionless(
     rank_tolerance: float = HELD_RANK_TOLERANCE,
     most: Array | None = None,
 ) -> tuple[Try[Frictionless], Look[Frictionless]]:
-    """Build an attempt for assumed roles and a search over roles for `sticking.settle`; other contacts may slip.
+    """Return an attempt for assumed roles and a search over roles, for `sticking.settle`.
+
+    Contacts that do not stick are without friction.
 
     Args:
         whitened: The whitened problem.

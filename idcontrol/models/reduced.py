@@ -1,4 +1,4 @@
-r"""Stage II with many contacts: as many unknowns as motors, for any number of contacts.
+r"""Stage II with many contacts: at most as many unknowns as motors, for any number of contacts.
 
 The program of `idcontrol.models.distribution` in the impulses y, with weights w_i,
 
@@ -8,8 +8,8 @@ depends on the contacts only through k motions and p torques. As long as no impu
 √w_i y_i are therefore in the span of k + p rows: ρᵀ and T, divided by √w_i and projected onto the spans of the cones.
 Gram-Schmidt makes these rows orthonormal, first the rows of the motion, so that the motion determines their
 coordinates. At most p coordinates remain free. The caller solves the dense program of the torque in these coordinates,
-with bounds if there are any. A contact costs about (k + p)² multiplications. In a program in y it costs the square of
-the number of contacts, and more once the matrix outgrows the cache.
+with bounds if there are any. A contact costs about (k + p)² multiplications; in a program in y it would cost the square
+of the number of contacts.
 
 If impulses reach the surface of their cones, y_i is the projection onto cone i of the impulses demanded by multipliers
 λ of the motion and z of the torque,
@@ -79,7 +79,7 @@ class Reduced(NamedTuple):
         rows: Orthonormal rows, shape (k + p, 3 n).
         order: Indices of the rows of the free coordinates, shape (f,).
         scale: 1/√w, shape (3 n,).
-        torque: Torque of the free coordinates, shape (p, f).
+        torque: Torque per free coordinate, shape (p, f).
         rest: Torque of `moving`, plus the torque at zero impulse, shape (p,).
         R: The rows ρᵀ and T, divided by √w and projected, in terms of the orthonormal rows: row i was Σ_j R[i, j]
             rows[basis[j]], shape (k + p, k + p).
@@ -329,7 +329,7 @@ def _nearest(point: Array, mu: float, cone: int, along: Array) -> int:
 
 
 class ManyContacts(NamedTuple):
-    """The program of the module; fields are as in `reduce_kernel`.
+    """The program of the module.
 
     Attributes:
         rho: ρ, shape (3 n, k).
@@ -400,8 +400,8 @@ def turn_to_faces(
         arena: Arena for all arrays.
 
     Returns:
-        Number of contacts that have another face at the multipliers of this solution. 0: the solution solves the whole
-        program. -1: the dual program does not decrease on the way to it.
+        Number of contacts whose face differs at the multipliers of this solution. 0 means that the solution solves the
+        whole program; -1, that the dual program does not decrease towards it.
     """
     n3, k = many.rho.shape
     n, p, R, basis, fixed = n3 // 3, z.shape[0], reduced.R, reduced.basis, reduced.along.shape[0]

@@ -43,14 +43,14 @@ ms.
 def rebounding(model: ContactModel, restitution: float, impact: ContactModel | None = None) -> ContactModel:
     """Return a contact model for forward steps in which impacts rebound with a share of their impulses.
 
-    A contact that closes in the step is assumed to touch from its start, and its penetration is not corrected in that
-    step, since the correction would add energy.
+    A contact that closes in the step is assumed to touch from the start of the step. Its penetration is not corrected
+    in that step, since the correction would add energy.
 
     Args:
         model: Any contact model.
         restitution: Share e of the impulses that is returned, 0 (plastic) to 1.
-        impact: Model that solves impacts, by default `model`; its steps must end without approach. On compliant ground
-            the end of a step is not the end of compression, so another model is needed.
+        impact: Model that solves impacts, by default `model`; contacts must not approach at the end of its steps. On
+            compliant ground compression does not end with the step, so another model is needed.
 
     Raises:
         InputError: `restitution` is not between 0 and 1.

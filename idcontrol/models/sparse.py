@@ -16,7 +16,7 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Integers, Status
 
 WORLD = -1
-"""Index of the immovable world, where a tree is expected."""
+"""Index that means the immovable world in place of a tree."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

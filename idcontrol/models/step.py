@@ -15,13 +15,14 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Integers, Status
 
 PUSH_OUT_SPEED = 0.1
-"""Largest speed at which penetration is corrected [m/s]: 5 mm at 1 ms would require 5 m/s (math.md, section 13.6)."""
+"""Largest speed at which penetration is corrected [m/s]; removing 5 mm in a step of 1 ms would need 5 m/s (math.md,
+section 13.6)."""
 
 CLOSED_GAP = 1e-5
 """Gap up to which a contact is closed [m]. Only closed contacts may be held against slip or have drag."""
 
 SQUEEZE: Final = "squeeze"
-"""Note: a certificate proves that no free velocity keeps the contacts apart."""
+"""Note: it is proved that no choice of the free velocities keeps the contacts apart."""
 
 WarmStart: TypeAlias = dict[int, int]
 """Memory of the last step: for each contact identity, a bit set of its active rows."""
@@ -69,7 +70,7 @@ class StepProblem:
 
     Raises:
         InputError: Shapes do not match, an index does not exist or is repeated, the length of the step is not positive,
-            M is not symmetric (kernels read half of it), or a gap is infinite.
+            M is not symmetric (kernels read half of it), a gap is infinite, or a compliance is negative.
     """
 
     h: float
@@ -106,7 +107,7 @@ class StepProblem:
 
 
 SYMMETRIC: Final = 1e-9
-"""Largest difference of M_ij and M_ji, relative to √(M_ii M_jj); well above rounding, 1e-15, for any masses."""
+"""Largest allowed difference of M_ij and M_ji, relative to √(M_ii M_jj). Rounding causes about 1e-15 for any masses."""
 
 
 @njit(cache=True, error_model="numpy")
@@ -144,8 +145,8 @@ class StepSolution(msgspec.Struct, frozen=True, kw_only=True):
         v_plus: Velocity at the end of the step, shape (m,), unactuated velocities first.
         impulses: Contact impulses (normal, first tangent, second tangent), shape (n, 3) [N s].
         multipliers: Motor impulses hτ of the prescribed velocities, shape (p,) [N m s]; empty in forward mode.
-        status: SOLVED only if the residual was checked; REPAIRED if the problem was regularized or relaxed; FALLBACK
-            with zero impulses if no solution was found.
+        status: SOLVED only if the residual was checked; REPAIRED if the solution is inexact or relaxed, or had to be
+            regularized; FALLBACK with zero impulses if no solution was found.
         residual: Relative complementarity residual (math.md, section 13.3).
         iterations: Pivots or passes of the solver.
         regularization: Ridge on the diagonal, relative to the diagonal; 0 unless the exact problem failed or the model
@@ -166,7 +167,7 @@ class StepSolution(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ending(NamedTuple):
-    """Outcome of a contact model's solver; fields are as in `StepSolution`."""
+    """Outcome of a contact model's solver; fields as in `StepSolution`."""
 
     status: Status
     residual: float

@@ -1,11 +1,11 @@
 """Search for the contacts with infinite friction that stick (math.md, section 4.1).
 
-A contact with a normal impulse sticks, an opening contact does not, and any other contact keeps its role. Roles are
-tried until they are consistent. If the roles cycle, sets of sticking contacts are searched; the search covers all sets
-of up to six contacts. A consistent set may not exist, for example between two fingers: a contact presses if it may
-slip, and would lift off if it stuck. The limit μ → ∞ then decides: for a fixed friction force, the necessary normal
-force falls as 1/μ. Such a contact therefore holds along its tangents with a vanishing normal force. (Without friction,
-a box would slide out of the hand.)
+A contact with a normal impulse sticks, an opening contact does not, and any other contact keeps its role (sticking or
+not). Roles are tried until they are consistent. If the roles cycle, sets of sticking contacts are searched; the search
+covers all sets of up to six contacts. A consistent set may not exist, for example between two fingers: a contact
+presses if it may slip, and would lift off if it stuck. The limit μ → ∞ then decides: for a fixed friction force, the
+necessary normal force falls as 1/μ. Such a contact therefore holds along its tangents with a vanishing normal force.
+(Without friction, a box would slide out of the hand.)
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ conflict, and yield. Other compliant contacts creep at 1e-4 or less in this unit
 """
 
 SLIGHT: Final = HELD_RANK_TOLERANCE**0.5
-"""Speed, in units of the row, up to which rows dropped as dependent may move; the note is then `MOVING`. Rows that move
-faster count as independent. Holding rows with smaller differences would take large, useless forces (math.md, section
-4.2).
+"""Speed, relative to the row's reference speed, up to which rows dropped as dependent may move; the note is then
+`MOVING`. Rows that move faster count as independent. Holding rows with smaller differences would take large, useless
+forces (math.md, section 4.2).
 """
 
 MOVING: Final = "rows that should hold move"
@@ -71,8 +71,8 @@ class Attempt(NamedTuple, Generic[Answer]):
         solved: True if impulses were computed.
         presses: Contacts with a normal impulse, and excluded contacts that approach, shape (n,).
         parts: Contacts that open, shape (n,).
-        moves: Largest speed of the held rows, relative to their units. 0 if all rows hold; inf if a contact moves that
-            must not move; another value if nearly dependent rows were dropped.
+        moves: Largest speed of the held rows, relative to their reference speeds. 0 if all rows hold; inf if a contact
+            moves that must not move; another value if nearly dependent rows were dropped.
         impossible: True if it is proved that no velocity holds these contacts without an approach of other contacts.
             Every superset of the held contacts is then also impossible.
     """
@@ -86,8 +86,8 @@ class Attempt(NamedTuple, Generic[Answer]):
 
 
 Try: TypeAlias = Callable[[Booleans, Booleans, float], Attempt[Answer]]
-"""Solves the step with the tangents of some contacts held, shape (n,), other contacts excluded, shape (n,), and no
-friction at the remaining contacts. Held rows are independent to a rank tolerance.
+"""Solves the step for the contacts whose tangents hold, shape (n,), the excluded contacts, shape (n,), and the rank
+tolerance of held rows. Other contacts with infinite friction are without friction.
 """
 
 Look: TypeAlias = Callable[[Booleans], tuple[Answer | None, str]]
@@ -102,7 +102,7 @@ def settle(
     lets_slip: bool = False,
     look: Look[Answer] | None = None,
 ) -> tuple[Answer, str]:
-    """Try roles until all are consistent.
+    """Try which contacts stick until the answer is consistent.
 
     Args:
         may: Contacts that may stick, shape (n,).
@@ -149,7 +149,7 @@ def settle(
 
 @register_jitable(inline="always")  # inlined in compiled code, a plain call in interpreted code
 def holds(tried: Attempt[Answer]) -> bool:
-    """True if the constraints hold exactly, or to within `SLIGHT`, unless they are proved to be infeasible."""
+    """True if the constraints hold exactly, or hold to `SLIGHT` and are not proved to be infeasible."""
     return tried.solved and (tried.moves == 0.0 or (tried.moves <= SLIGHT and not tried.impossible))
 
 
@@ -159,9 +159,9 @@ def search(may: Booleans, guess: Booleans, attempt: Try[Answer]) -> tuple[Answer
 
 
 def result_of(scanned: tuple[Answer, int]) -> tuple[Answer | None, str]:
-    """Return the answer of `scan`, and `MOVING` or ""; or None, and `SQUEEZE`, `CONTRADICTED` or `UNSETTLED`.
+    """Return the answer of `scan` and "" or `MOVING`; without an answer None and the reason.
 
-    `SQUEEZE` and `CONTRADICTED` are proved.
+    The reason is `SQUEEZE` or `CONTRADICTED`, which are proved, or `UNSETTLED`.
     """
     answer, number = scanned
     return answer if number in (_RIGHT, _NEARLY) else None, _NOTES[number]
@@ -170,11 +170,10 @@ def result_of(scanned: tuple[Answer, int]) -> tuple[Answer | None, str]:
 def scan(attempt: Any, problem: tuple[Any, ...], may: Booleans, guess: Booleans) -> tuple[Any, int]:
     """Search for a consistent set of sticking contacts among `may`, beginning with sets similar to `guess`.
 
-    Contacts of `may` that do not stick are excluded: they have no impulse, and must not approach without it. If all
-    other contacts are frictionless, v⁺ is unique for a fixed set; a set that contradicts its v⁺ is then excluded for
-    certain. If no velocity satisfies a set, no superset is possible. A set with rows that contradict each other by less
-    than `SLIGHT` is the answer only if no other set is consistent. Compiled and interpreted attempts share this
-    function.
+    Contacts of `may` that do not stick are excluded: they have no impulse, and must not approach without it. If no
+    velocity satisfies a set, its supersets are skipped. A set with rows that contradict each other by less than
+    `SLIGHT` is the answer only if no other set is consistent. A failure of all sets proves that no set is consistent
+    only if all other contacts are frictionless: v⁺ is then unique for each set.
 
     Args:
         attempt: A `Try`; `problem` follows its three arguments.

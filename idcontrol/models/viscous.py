@@ -48,7 +48,7 @@ def solve(
 
     Returns:
         The solution. FALLBACK with the note ``"squeeze"`` if no impulses can keep contacts apart; then only drag acts.
-        REPAIRED if the error of the momentum balance exceeds the tolerance.
+        REPAIRED if the momenta do not balance, or normal velocities violate their law, by more than the tolerance.
 
     Raises:
         InputError: A drag coefficient is not finite.
@@ -73,7 +73,7 @@ def _exact(problem: StepProblem, whitened: Whitened, solution: StepSolution) -> 
     If drag nearly stops a light body, the drag is the product of a large coefficient and a small slip. The coefficient
     magnifies the rounding error of the slip. Errors up to the rounding of the velocities are therefore allowed. Larger
     errors must be slight compared with the velocities that the same impulses would cause without drag (inertia M).
-    With the inertia M̃ of the module, which includes drag, the comparison would hide errors of other contacts.
+    With M̃, which includes drag, the comparison would hide errors of other contacts.
     """
     f, v = solution.impulses.T.ravel(), solution.v_plus
     f_n = f[: len(problem.contacts)]

@@ -243,10 +243,10 @@ def recover(whitened: Whitened, f: Array) -> tuple[Array, Array]:
 def balances(
     M: Array, kappa: Array, J: Array, free: Integers, v: Array, f: Array
 ) -> bool:  # pragma: no cover - compiled
-    """True if the momentum of each free velocity balances with a margin, or if all its terms are within rounding.
+    """True if the momentum of every free velocity balances to `SLIGHT`, or if its terms are within rounding.
 
-    With a nearly singular inertia, the velocity changes by impulses are much larger than their sum, which then has too
-    few digits.
+    With a nearly singular inertia it may not: the impulses then cause large velocity changes that cancel, and their sum
+    has too few digits.
 
     Args:
         M: Inertia, shape (m, m).
@@ -300,7 +300,7 @@ would fall through the ground.
 """
 
 UNBALANCED: Final = "the inertia is too nearly singular for momenta to balance"
-"""Note: the velocities have too few digits compared with the changes by impulses."""
+"""Note: the velocities have too few digits, because much larger changes by impulses cancel."""
 
 COARSE: Final = 1e-3
 """Limit for inexact impulses. They may leave this fraction of the fastest approach speed, and may add energy up to this
@@ -309,10 +309,7 @@ fraction of the sum of the energy's terms.
 
 
 def _better_than_none(whitened: Whitened, f: Array, n: int) -> bool:
-    """True if impulses f nearly stop n contacts and do no work.
-
-    An answer without correct digits violates both conditions.
-    """
+    """True if impulses f nearly stop the approach of n contacts and add almost no energy (`COARSE`)."""
     x = whitened.rho.T @ f
     velocity, taken = whitened.c[:n] + whitened.rho[:n] @ x, float(f @ whitened.c)
     through = -velocity.min(initial=0.0) <= COARSE * -whitened.c[:n].min(initial=0.0)
@@ -392,7 +389,7 @@ class Held:
     contradicts: bool
 
     def impulses(self, whitened: Whitened, f: Array) -> Array:
-        """Return all impulses, shape (3 n + e,); `f` has the impulses of rows that are not held, else zeros."""
+        """Return the impulses of all rows from `f`, which is zero on held rows; both have shape (3 n + e,)."""
         x = self.rho.T @ f - self.basis.T @ self.constants
         g = self.basis @ (x - whitened.rho.T @ f)
         out = f.copy()
@@ -518,7 +515,7 @@ def hold(
     Args:
         whitened: The whitened problem.
         held: Rows ``r`` with ``rows[r] v⁺ = 0`` (relative to surface or target), most important first.
-        tolerance: Rank tolerance ε_rank of math.md, section 4.2, on squares; a physical quantity, 1e-4 is 1 % in
+        tolerance: Rank tolerance ε_rank of math.md, section 4.2, on squared lengths: 1e-4 permits errors of 1 % in
             velocity.
         out: Excluded contacts, shape (n,): their rows become zero.
     """
@@ -545,7 +542,8 @@ def hold_kernel(
 ) -> tuple[IndependentRows, Array, Array, Array, bool]:  # pragma: no cover - compiled
     """Run `hold`.
 
-    Return the kept rows, all rows projected, their constants and rounding bounds, and the contradiction.
+    Return the kept rows, all rows projected, their constants and rounding bounds, and True if held rows contradict each
+    other.
     """
     rows, k = rho.shape
     independent = find_indices_kernel(rho, c, held, tolerance, arena)

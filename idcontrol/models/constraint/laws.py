@@ -89,10 +89,10 @@ def elastic_foundation(modulus: float, depth: float, area: npt.ArrayLike, dampin
 def hertz(modulus: float, radius: float, damping: float = 0.0) -> ContactLaw:
     r"""Return the linearized law of a sphere on an elastic half-space, ``f = k_H d^{3/2}``, ``k_H = 4/3 E* √r``.
 
-    The tangent at depth d is a spring of stiffness ``K = 3/2 k_H √d`` with its rest position d/3 below the surface. The
-    gap becomes ``φ + d/3``, i.e. -2/3 d at depth d. A body at rest is exactly at Hertz' depth. Drumwright 2019, eqs.
-    121-123, omits the 4/3 and uses ``d^{3/2}`` as the gap, whose rate then differs from the velocity of the normal row
-    (math.md, section 11.3).
+    The tangent of this law at depth d is a spring of stiffness ``K = 3/2 k_H √d`` with its rest position d/3 below the
+    surface. The gap becomes ``φ + d/3``, i.e. -2/3 d at depth d. A body at rest is exactly at Hertz' depth. Drumwright
+    2019, eqs. 121-123, omits the 4/3 and uses ``d^{3/2}`` as the gap, whose rate then differs from the velocity of the
+    normal row (math.md, section 11.3).
 
     Args:
         modulus: Effective modulus E* [Pa].

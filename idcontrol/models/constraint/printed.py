@@ -78,7 +78,7 @@ def solve(
     *,
     backend: Literal["CLARABEL", "ECOS"] = "CLARABEL",
 ) -> StepSolution:
-    """Solve one step by the cone program (109)-(120), K_r = K_s = 0.
+    """Solve one step by the cone program (109)-(120), with K_r = K_s = 0.
 
     Only contacts with φ ≤ 0 are included, as in section 6.1 of the paper. Terms with the rotation of G are neglected;
     they are zero for a sliding block.

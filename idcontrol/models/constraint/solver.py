@@ -67,7 +67,7 @@ CREEP = 1e-6
 
 OPENING = 1e-9
 """A contact opens if its opening speed exceeds this share of a reference speed, which is its speed at zero impulse plus
-the speed that impulses add. A contact with neither an impulse nor an opening speed keeps its role.
+the speed that impulses add.
 """
 
 SPRING_RANK_TOLERANCE = 1e-16
@@ -80,7 +80,7 @@ rounding error, and then only one of the rows can carry the load.
 
 
 def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
-    """Solve one step, with the contacts' stiffness and damping and the bilateral rows' compliance.
+    """Solve one step with the stiffness and damping of contacts and the compliance of bilateral rows.
 
     Prescribed joints are bilateral rows with C = 0, whose multipliers are the motor impulses. A contact with infinite
     friction does not slide while it has a normal impulse.
@@ -92,7 +92,8 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     Returns:
         The solution. FALLBACK has the note `SQUEEZE` if contacts are rigid and no velocity keeps them apart. It has the
         note `UNSOLVED` if the solver failed although a solution may exist, for example at 1e15 N/m. REPAIRED has the
-        note `INEXACT` if a contact violates its law by more than the tolerance.
+        note `INEXACT` if a contact violates its law by more than the tolerance, the note ``"regularized"`` if the
+        matrix had to be regularized, or a note of `idcontrol.models.sticking`.
 
     Raises:
         InputError: A stiffness or damping is negative.
@@ -180,7 +181,7 @@ def _soft_lcp(
 def closed_kernel(
     h: float, law: tuple[float, float], w: Whitened, mu: Array, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Run the first attempt of `solve` for contacts of gap 0 with one stiffness and damping, without other rows.
+    """Run the first attempt of `solve` for contacts of gap 0 that share one stiffness and damping, without other rows.
 
     Args:
         h: Length of the step [s].

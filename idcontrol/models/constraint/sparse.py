@@ -1,4 +1,4 @@
-r"""The constraint solver for many bodies, on block matrices, for contacts that creep but do not slide.
+r"""The constraint solver for many bodies, on sparse matrices, for contacts that creep but do not slide.
 
 As long as no contact reaches its friction limit, its tangential dampers are linear, and a step is solved by Newton's
 method on the normal springs that push. With ``s = J v⁺ - (surface) + (C h K φ, 0, 0)``, the velocity v* without

@@ -119,7 +119,7 @@ def _respond(rho: Array, C: Array, active: Integers, L: Array, x: Array, sign: f
 def spring_kernel(
     rho: Array, c: Array, roundoff: Array, C: Array, z: Array, w: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Run Newton's method on the module's cost.
+    """Minimize the cost of this module by Newton's method.
 
     Args:
         rho: Whitened rows, shape (n, k).
@@ -198,7 +198,7 @@ def _residual(rho: Array, c: Array, roundoff: Array, C: Array, z: Array, w: Arra
 def solve_springs(
     rho: Array, c: Array, C: Array, roundoff: Array | None = None
 ) -> tuple[SolverStatus, Array, int, float]:
-    """Solve ``0 ≤ Λ ⊥ (ρρᵀ + C)Λ + c ≥ 0`` by Newton's method, or on extended rows if some C is (nearly) 0.
+    """Solve ``0 ≤ Λ ⊥ (ρρᵀ + C)Λ + c ≥ 0`` by Newton's method or, if it fails or some C is 0, as an LCP on rows.
 
     Args:
         rho: Whitened rows, shape (n, k).

@@ -120,9 +120,8 @@ def _inverse_mass(M: Array, J: Array, arena: Arena) -> tuple[Array, float]:  # p
     """Return the inverse masses w of all contacts with the whole inertia, shape (n,), and their relative error.
 
     The inverse mass is defined in `regularization`. The error is about ε times the largest ratio ``M_ii (M⁻¹)_ii``, a
-    condition number of the inertia that does not depend on the units of the velocities. The effective inertia of one
-    velocity shrinks by this ratio if all other velocities are free. The ratio is at most e ∏ M_ii / L_ii², since the
-    eigenvalues of the balanced inertia have the mean 1; this bound suffices for most robots.
+    condition number of the inertia that does not depend on the units of the velocities. The ratio is at most e ∏ M_ii /
+    L_ii², and is computed only if this bound is too large.
     """
     m, rows = M.shape[0], J.shape[0]
     L, rho = matrix(arena, m, m), matrix(arena, rows, m)
@@ -192,7 +191,7 @@ def _attempt(
 ) -> tuple[int, int, float, bool]:  # pragma: no cover - compiled
     """Run `minimize`; write the mode of each contact (open, stick or slide), shape (n,).
 
-    Returns the result of `minimize`, and True if `held` (n,) equals the pressing contacts of infinite friction.
+    Returns the result of `minimize`, and True if each contact of `held` (n,) presses exactly when its μ is inf.
     """
     law, u, right = cost.law, vector(arena, cost.c.shape[0]), True
     n = law.mu.shape[0]

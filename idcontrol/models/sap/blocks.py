@@ -1,6 +1,6 @@
-"""Contact rows of many bodies in blocks of six velocities, and products with these rows (Castro et al.
+"""Contact rows of many bodies in blocks of six velocities, and products with these rows.
 
-2022, VIII-D).
+Source: Castro, Permenter & Han 2022, section VIII-D.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def impulse(rows: Rows, gamma: Array, j: Array) -> None:  # pragma: no cover - c
 def hessian(rows: Rows, u: Array, law: Law, H: Hessian) -> None:  # pragma: no cover - compiled
     """Write ``H = I + ρᵀGρ`` at contact velocities u, block order.
 
-    The rows contain the places of nodes, not their numbers.
+    ``rows.node`` holds places in the order of elimination, not the numbers of nodes.
     """
     n, structure, diagonal, upper = rows.start.shape[0] - 1, H.structure, H.diagonal, H.upper
     diagonal[:] = 0.0

@@ -87,8 +87,8 @@ def answered(
 ) -> tuple[float, float, float]:  # pragma: no cover - compiled
     """Return a velocity at which one contact has the impulse (g_n, g_s, g_t), which lies in its friction cone.
 
-    For open and sliding contacts many velocities give the same impulse; the returned velocity takes its free speeds
-    from `u`.
+    For open and sliding contacts many velocities give the same impulse; the returned velocity takes the undetermined
+    speeds from `u`.
 
     Args:
         g_n: Normal impulse [N s].
@@ -119,7 +119,7 @@ def derivative(
 ) -> Symmetric:  # pragma: no cover - compiled
     """Return ``G = -∂γ/∂u`` of one contact, positive semidefinite.
 
-    On a border between regions, G is the derivative for sticking before sliding, and for sliding before open.
+    On the border of two regions, G is the derivative of sticking rather than sliding, and of sliding rather than open.
 
     Args:
         u_n: Velocity along the normal, relative to v̂ [m/s].

@@ -425,7 +425,7 @@ def solve_sparse(
     tolerance: float = 1e-6,
     iterations: int = 200,
 ) -> SparseSolution:
-    """Solve one step of many bodies; start from the initial velocities, or from `impulses` if this start is better.
+    """Solve one step of many bodies; start from the initial velocities or, if better, from `SparseProblem.impulses`.
 
     Args:
         problem: The step.

@@ -313,7 +313,7 @@ def minimize(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _own_error(cost: Cost, z: Array, gamma: Array, dz: Array) -> float:  # pragma: no cover - compiled
-    """Return the largest component of the momentum error ``dz = ρᵀγ - z``, each relative to the terms of its sum.
+    """Return the largest component of the momentum error ``dz = ρᵀγ - z``, each relative to the size of its terms.
 
     The error of eq. 24 is relative to the momentum of the whole robot, which hides the momentum of a light body.
     """
