@@ -1,8 +1,8 @@
 """Controllers, by the names of the command line.
 
 `make` returns a controller for a robot on flat ground; `build` takes a complete `Setup`. Any object with the methods of
-`idcontrol.types.Controller` is a controller. The name of a user's controller is the place of its definition
-(`idcontrol.config.places`).
+`idcontrol.types.Controller` is a controller. A user's controller is named by the place of its definition, such as
+``file.py:Class`` (`idcontrol.config.places`).
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ class Setup:
     """The parts from which a controller is built.
 
     Attributes:
-        system: The controller's own multibody terms.
+        system: Multibody terms for this controller alone.
         contacts: Detector of foot contacts on `system`, with the assumed friction. The identity of a contact is the
             index of its foot (or fingertip) in `Reference.stance`.
         h: Control period [s].
         acceleration_gains: Gains of controllers with an inertia model [1/s², 1/s].
         torque_gains: Gains of controllers without an inertia model [N m/rad, N m s/rad].
         settings: Settings of inverse-dynamics controllers.
-        robot: The robot; None if it has no robot file. Controllers constructed from (robot, mu, rate) get it.
+        robot: The robot, for controllers constructed from (robot, mu, rate); None if it has no robot file.
         mu: The assumed friction coefficient; None if it varies between contacts.
         drive_gains: Gains that the drives apply to impedance commands [N m/rad, N m s/rad]; None to send torques only.
             The drives of `pid` get `torque_gains` instead.
@@ -110,7 +110,7 @@ REGISTRY: Final[Registry[Setup, Controller]] = Registry(KIND)
 register, available = REGISTRY.register, REGISTRY.available
 
 PEERS: Final = {"tsid": "idcontrol.adapters.tsid_controller:Tsid"}
-"""Where controllers of other packages are defined, by name, for comparisons; they must be installed separately."""
+"""Places of controllers from other packages, by name, for comparisons; the packages must be installed separately."""
 
 
 def factory(name: str) -> Factory:

@@ -40,8 +40,9 @@ UNEXPLAINED: Final = 0.2
 """Largest accepted imbalance of the base, as a share of the feet's load; torques 5 ms late exceed it."""
 COUNTED: Final = 0.8
 """Ratio of assumed to measured friction (planner.md, section 7). It allows for the difference between friction pyramids
-and circles, which is more than a tenth. It applies as soon as a foot shows less than the nominal friction, and until
-the assumed friction has grown back to the nominal value."""
+and circles, which is more than a tenth. It applies from the first slip with less than the nominal friction until the
+assumed friction has grown back to the nominal value.
+"""
 REGAINED_S: Final = 20.0
 """Time constant of the recovery of the assumed friction [s]: while no foot slides, it grows e-fold in this time, up to
 the nominal value."""
@@ -50,7 +51,7 @@ SINGULAR: Final = 1e-9
 
 
 class Friction(NamedTuple):
-    """What the estimator of friction keeps from earlier steps.
+    """Memory of the friction estimator.
 
     Attributes:
         t: Time of the last step, shape (1,) [s].
@@ -157,7 +158,7 @@ def _fade(memory: Friction, kept: float) -> None:
 @late(lambda *_: types.none)
 @njit(cache=True, inner=True, error_model="numpy")
 def _add_impulses(machine: Machine, contacts: ContactArrays, dt: float, sliding: int, memory: Friction) -> None:
-    """Add the impulses on the feet in the bit set `sliding` in the last `dt` [s] to the memory; update its balance."""
+    """Add the last period's impulses on the feet in the bit set `sliding` to the memory; update `Friction.balance`."""
     terms, v, tau = machine.terms, machine.inputs.v, machine.result.tau
     m, u, n = terms.M.shape[0], terms.free.shape[0], contacts.identity.shape[0]
     pull = np.empty(m)

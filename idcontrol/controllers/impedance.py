@@ -19,7 +19,7 @@ from idcontrol.types import Command, Controller, Reference, State, Status
 
 
 def centred(planner: Callable[[State], Reference], h: float) -> Callable[[State], Reference]:
-    """Return a planner of references for ``t`` that have the acceleration and stance of ``t + h/2``; `h` in s.
+    """Return a planner whose references for t have the acceleration and stance planned for t + h/2; `h` in s.
 
     ``q(t) = q(t + h/2) - h/2 v(t) - h²/8 a``. The planner's `Reference.v` for t + h/2 is the mean velocity over the
     preceding period, which is the velocity at t.
@@ -43,7 +43,7 @@ def drive_gains(system: System, gains: Gains) -> Gains:
 
 
 class Impedance:
-    """A controller of torques to which the drives add feedback on the reference in the middle of the period."""
+    """Adds targets for the drives to another controller's torques: the reference in the middle of the period."""
 
     def __init__(self, controller: Controller, gains: Gains, h: float) -> None:
         """Convert torque commands to impedance commands.

@@ -3,7 +3,7 @@
 `idcontrol.controllers.step` is one control step in compiled code. A step that compiled code does not solve is repeated
 in interpreted code, with the schemes of `idcontrol.controllers.relax`.
 
-Demands are relaxed in this order:
+Demands that may be relaxed, usually in this order:
 
 1. Tracking: joints whose motors are at their torque limits are released, joints deviate as contacts require, or all
    motors become stiff velocity servos.
@@ -79,7 +79,7 @@ from idcontrol.tasks.rows import Placement
 from idcontrol.types import Array, Command, ContactForces, Integers, Reference, State, Status
 
 FEET = 16
-"""Least initial capacity of the result, in contact forces."""
+"""Least number of contact forces for which the result has room initially."""
 
 
 class InverseDynamics:
@@ -107,13 +107,14 @@ class InverseDynamics:
 
         Args:
             scheme: Contact model, and the computation of motor impulses from its solution.
-            system: The controller's own multibody terms.
+            system: Multibody terms for this controller alone.
             contacts: Detector of foot contacts on `system`, with the assumed friction.
             gains: Gains in acceleration, kp [1/s²] and kd [1/s].
             h: Control period [s].
             settings: Settings of the step; None for the defaults.
             tasks: Whole-body tasks in addition to the reference of the joints.
-            start: Configuration from which tasks without a reference take theirs; None for the neutral configuration.
+            start: Configuration in which the poses of task frames are their initial references; None for the neutral
+                configuration.
             limits: Limits of a torque filter; gains and `Reference.a` are then in units of torque.
 
         Raises:
@@ -194,7 +195,7 @@ class InverseDynamics:
 
     @property
     def friction(self) -> float:
-        """Friction measured by sliding feet, and growing again while none slides (`Friction.mu`); inf if unknown."""
+        """Friction measured by sliding feet, which grows while no foot slides (`Friction.mu`); inf if unknown."""
         return float(self._friction.mu[0])
 
     @alone

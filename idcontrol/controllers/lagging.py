@@ -50,7 +50,7 @@ class _Stops(NamedTuple):
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _stops(u: int, b: Array, bounds: Bounds, impulse: Array, arena: Arena) -> _Stops:
-    """Put a stop at the closer bound of each motor. Arguments as for `lagging`; u is the number of unactuated rows."""
+    """Put a stop at the closer bound of each motor. Arguments as for `lagging`; u velocities are unactuated."""
     a, stops = b.shape[0], 0
     free, fixed, joint = indices(arena, u + a), indices(arena, a), indices(arena, a)
     prescribed, side = vector(arena, a), vector(arena, a)
@@ -87,7 +87,7 @@ def _bound(bounds: Bounds, side: Array, j: int) -> float:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _turned(stops: _Stops, bounds: Bounds, push: Array) -> bool:
-    """Move each stop with a push (s,) beyond the range between the bounds to the other side; True if any moved."""
+    """Move each stop whose push (s,) exceeds the range between the bounds to the other side; True if any moved."""
     turns = False
     for s in range(push.shape[0]):
         j = stops.joint[s]

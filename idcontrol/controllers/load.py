@@ -24,7 +24,7 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Integers
 
 LEARNT_S: Final = 0.2
-"""Time constant T of the estimate [s]: several stances of a trot, far longer than a landing or a delay."""
+"""Time constant T of the estimate [s], far longer than a landing or a delay."""
 
 UNMODELLED: Final = 0.02
 """Dead band of the compensation, as a fraction of the weight. It equals the prediction error at touchdown and lift-off.

@@ -36,8 +36,9 @@ CONTACT_WEIGHT: Final = 1e-10
 evenly."""
 
 ACCURATE: Final = 1e-6
-"""Largest residual of a usable answer [-]. If tracking is exact, only the terms of the small weights remain in the
-gradient; they are 1e-10 of the terms that cancel. So rounding prevents residuals below about 1e-8."""
+"""Largest residual of a usable answer [-]. If tracking is exact, the gradient consists of the terms of the small
+weights. They are 1e-10 of the terms that cancel, so rounding prevents residuals below about 1e-8.
+"""
 
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
@@ -56,7 +57,7 @@ def _divide(row: Array, by: float) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def condition(w: Whitened, i: int, A: Array, row: Array) -> float:
-    """Write row i of J A, without its last column, into `row` (k,); return the value of ``row · x`` at rest.
+    """Write row i of J A, without its last column, into `row` (k,); return ``row · x`` for a row without velocity.
 
     Args:
         w: The step in whitened form.

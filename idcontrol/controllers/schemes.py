@@ -159,7 +159,7 @@ def certify(held: Bound, f: Array, arena: Arena) -> Answer:
 @late(lambda *_: ANSWER)
 @njit(cache=True, error_model="numpy")
 def share(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
-    """Run stage II: take the impulses of this motion whose torque is closest to `p.held` (`models.distribution`)."""
+    """Run stage II (`models.distribution`): take impulses with the motion of f and the torque closest to `p.held`."""
     if f.shape[0] == 0:
         return answer
     y, away = vector(arena, f.shape[0]), vector(arena, answer.impulse.shape[0])
@@ -178,7 +178,7 @@ def share(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
 def unload(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
     """Add internal forces (`p.held`), approach force targets, unload ramping feet, and keep motors within their bounds.
 
-    The motion is unchanged, and the torque stays close to the torque of the answer.
+    The motion is unchanged, and the torque stays close to the torque of `answer`.
     """
     shares = p.held.any() or p.cones.weight.any() or p.cones.targets.constant.shape[0] > 0
     if f.shape[0] == 0 or not (shares or not within(p.bounds, answer.impulse)):
@@ -260,8 +260,8 @@ def nearest(p: AssembledStep, f: Array, impulse: Array, arena: Arena) -> tuple[f
 def smooth(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
     """Take the solution of the friction LCP whose torque is closest to the last torque.
 
-    The search covers the modes of friction pyramids; it is omitted if a contact has infinite friction. Among impulses
-    with the motion of this solution, those with a torque close to the decaying last torque (`FADES_S`) are then taken.
+    The search covers the modes of friction pyramids; it is omitted if a contact has infinite friction. The impulses are
+    then redistributed without changing the motion, towards the decaying last torque (`FADES_S`).
     """
     p.active[:] = 0  # the active rows belong to another vertex
     if f.shape[0] == 0:
@@ -457,7 +457,7 @@ def stiff_springs(held: Bound, f: Array, arena: Arena) -> Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheme:
-    """One row of the table of controllers.
+    """The stages of a controller: contact model and second stage, with their options.
 
     Attributes:
         name: Name of its contact model, as in `Command.solved_by`.

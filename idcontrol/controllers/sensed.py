@@ -23,19 +23,15 @@ class SensedForces:
 
     Internal forces are not controlled, and they can grow. A demand that the footholds forbid moves nothing while the
     feet stick; it causes contact forces that balance each other. The sensed forces contain these internal forces, and
-    each period adds the same demand again. So internal forces integrate the error. If the hips of the paper's quadruped
-    are to turn 0.01 rad further than its feet allow, the sideways forces grow by 51 N/s, until they reach the friction
-    limit (8.3 N at μ = 0.7). With infinite friction the growth has no limit. In a trot with ``mu=inf`` the median
-    internal force grew from 12 N to 26 N within 3.5 s; the maximum was 114 N. Feet lost contact and were not loaded
-    again, since their sensed forces were zero, and the robot fell at 5 s. With μ = 0.7 the median stayed between 9 N
-    and 16 N; the maximum was 33 N. For infinite friction use a controller that predicts its forces.
+    each period adds the same demand again. The internal forces therefore grow until they reach the friction limit. With
+    infinite friction there is no limit: use a controller that predicts its forces.
     """
 
     def __init__(self, system: System, contacts: Detector, gains: Gains, h: float, delay: int) -> None:
         """Set up the controller of a robot.
 
         Args:
-            system: The controller's own multibody terms.
+            system: Multibody terms for this controller alone.
             contacts: Detector of foot contacts on `system`; it provides the points at which the forces act. With an
                 infinite margin it must list all feet in order.
             gains: Gains in acceleration, kp [1/s²] and kd [1/s].

@@ -28,8 +28,8 @@ class InverseSettings:
         approach_speed_m_s: Speed towards the ground above which a landing foot is no contact; see `landing_s`.
         slide_speed_m_s: Speed along the ground above which a landing foot is no contact; see `landing_s`.
         landing: Transition of a contact from its landing velocity to rest.
-        project: True to project the desired velocity onto what the contacts allow, if the scheme does (math.md, section
-            12.1).
+        project: True to project the desired velocity onto the velocities that the contacts allow (math.md, section
+            12.1), in schemes with this projection.
         shortcut: True to try the sticking motion before the contact model, in schemes with a second stage and finite
             friction: if stage II has impulses for it, no contact problem is solved (docs/theory/sticking.md).
         edge_speed_m_s: v_tol of stage II: a contact with at most this slip counts as at rest, and its friction may have
@@ -38,10 +38,8 @@ class InverseSettings:
         ramp_s: Time over which contact forces are ramped in after touchdown and out before lift-off; 0 for none
             (planner.md, section 7). The weight on the foot's impulse is cubic in the time to the end of the ramp; the
             motion is unchanged, so an indispensable foot keeps its force. In schemes with a second stage the weight is
-            a part of its objective; other schemes redistribute impulses while a foot ramps, with the torque closest to
-            the scheme's own. id-coulomb-qp-raw has no ramp: it shows stage I alone. In a trot of links, 0.025 s reduces
-            the largest jump of a foot's force by a third and the root mean square of Δτ/Δt by a quarter; the mean of
-            |Δτ/Δt| rises by a tenth, since a ramp is a change, too.
+            a part of its objective; other schemes redistribute impulses while a foot ramps, and stay close to their own
+            torque. id-coulomb-qp-raw has no ramp: it shows stage I alone.
         rate_limit_nm_s: Largest rate of a joint's torque [N m/s]: "robot" for the value of the robot file, null for no
             limit. If possible, contacts share the load so that motors stay within it (stage II). Otherwise the joints
             beyond the limit get the closest torque within it and are not tracked in that period, for at most as many
@@ -52,8 +50,8 @@ class InverseSettings:
             (`idcontrol.controllers.friction`).
         learn_load: True to compensate an unmodelled force on a floating base, estimated from the motion
             (`idcontrol.controllers.load`).
-        impacts: True to include the impact in the predicted forces of a period with a touchdown: they come from forward
-            dynamics with the chosen torques. No torque depends on this setting (planner.md, section 7).
+        impacts: True to include the impact in the predicted forces of a period with a touchdown: these forces then come
+            from forward dynamics with the chosen torques. No torque depends on this setting (planner.md, section 7).
         repair: True if schemes without slip stay within friction cones and torque limits: tracking is then relaxed, or
             contacts slip (math.md, section 12.2). If False, they keep the motion without slip and ignore friction, as
             in the original.

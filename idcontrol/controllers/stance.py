@@ -137,9 +137,9 @@ def stance(
     lifted: Integers,
     arena: Arena,
 ) -> Integers:
-    """Return the indices of contacts in stance: their feet are planned to stand, and neither land nor move.
+    """Return the indices of contacts in stance, whose feet are planned to stand, are not landing, and rest.
 
-    A foot may move if its gap is below `HOVER_M`.
+    A foot with a gap below `HOVER_M` counts as resting, even if it moves.
 
     Args:
         contacts: All candidate contacts; identities are numbers of feet.

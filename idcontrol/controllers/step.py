@@ -10,7 +10,7 @@ r"""One control step of inverse dynamics with contact, stage by stage (Zapolsky 
 Stages 1 to 4 are the same for all schemes: `assemble` runs them and returns the problem that a scheme solves. `ladder`
 runs the rest. If a motor is beyond its bounds, `ladder` releases the lagging joints (`idcontrol.controllers.lagging`):
 it fixes their torques at the bounds and solves the step again. Further rounds release the joints whose motors are still
-beyond their bounds, until all motors are within.
+beyond their bounds, until no motor is.
 
 `control` is the whole step, compiled once for all compiled schemes. If the scheme does not solve it,
 `idcontrol.controllers.inverse` repeats the step: the same `ladder`, run as Python, with a more capable scheme
@@ -118,7 +118,8 @@ BRAKING_1_S: Final = 50.0
 stop is at most 2 ω (min(ω d / 2, v_max) - v)."""
 END_SLACK: Final = 1e-6
 """Tolerance of a joint's allowed approach to its stop in a period [rad or m]. The quadratic program is solved only if
-tasks exceed the allowed approach by more. Rounding and other tasks move a gripper at its stop by less."""
+tasks exceed the allowed approach by more. Rounding and other tasks move a joint at its stop by less.
+"""
 
 
 class MachineTerms(NamedTuple):
@@ -177,7 +178,7 @@ class Filter(NamedTuple):
         force: Largest normal force of a contact [N]; inf for no limit.
         power: Largest mechanical power of all motors together [W]; inf for no limit.
         cut: Result, shape (2,): bit set of the limits that the wanted torques break, then bit set of the limits that
-            the filtered torques break. Empty for all other controllers.
+            the filtered torques break. Empty without a filter.
         wanted: Result: torques that the policy wants, shape (a,) [N m].
     """
 
@@ -188,7 +189,7 @@ class Filter(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Torques that a policy wants, and the data by which a torque filter judges them; empty for all other controllers.
+    """Torques that a policy wants, and the data by which a torque filter judges them; empty without a filter.
 
     Attributes:
         impulse: Wanted torques times h, shape (a,) [N m s].
@@ -212,8 +213,8 @@ class Machine(NamedTuple):
 
     Attributes:
         arena: Arena of a step.
-        step: The assembled step, and the step with released joints (`AssembledStep`). Compiled stages pass a step by
-            reference: its arrays have three hundred fields, and copying them takes as long as a small solver.
+        step: The assembled step, and the step with released joints (`AssembledStep`). They are passed by reference,
+            because a copy of all their fields takes as long as a small solver.
         scheme: Address of the compiled scheme (`scheme_at`); 0 if there is none.
         impact: Address of the compiled model that predicts impacts (`idcontrol.controllers.impacts`); 0 if there is
             none.
@@ -222,7 +223,7 @@ class Machine(NamedTuple):
         joints: Feedback and limits.
         rule: Rule for contacts.
         landing: Allowed velocity of a landing foot.
-        projects: True to project the demand onto what contacts allow.
+        projects: True to project the demand onto the motions that contacts allow.
         shortcut: True to try the sticking motion first.
         v_tol: Largest slip of a contact that counts as at rest when impulses are shared [m/s].
         law: The friction law that shared impulses obey (`idcontrol.models.distribution`).
@@ -471,7 +472,7 @@ def demand(terms: MachineTerms, joints: JointLaw, h: float, inputs: Inputs, v: A
         joints: The feedback.
         h: Control period [s].
         inputs: Configuration, and the reference of the joints.
-        v: Velocity in our order, shape (m,).
+        v: Velocity in the order of `System.order`, shape (m,).
         b: Result.
     """
     v_des, a_des, u = inputs.joint_v, inputs.joint_a, terms.free.shape[0]
@@ -484,7 +485,7 @@ def demand(terms: MachineTerms, joints: JointLaw, h: float, inputs: Inputs, v: A
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def braking(speed: float, way: float, top: float, h: float) -> tuple[float, float]:
-    """Return the largest speed that needs no braking, and the speed after a period of smooth approach to it.
+    """Return the largest speed that needs no braking, and the speed after one period of smooth approach to that speed.
 
     Arguments as for `braked`.
     """
@@ -496,9 +497,8 @@ def braking(speed: float, way: float, top: float, h: float) -> tuple[float, floa
 def braked(speed: float, way: float, top: float, h: float) -> float:
     """Return the largest speed at the end of a period from which a joint can still brake.
 
-    The joint brakes before its stop, and from a speed above `top`. A joint brakes once its speed exceeds ω way/2. A
-    joint beyond its stop returns equally smoothly, since sensors with an offset place a joint at rest on its stop
-    beyond the stop.
+    A joint brakes once its speed exceeds `top` or ω way/2 (`BRAKING_1_S`). A joint beyond its stop returns equally
+    smoothly: a sensor with an offset may show a joint as beyond the stop that it rests on.
 
     Args:
         speed: Speed towards the stop [rad/s or m/s].
@@ -514,7 +514,7 @@ def braked(speed: float, way: float, top: float, h: float) -> float:
 @late(lambda *_: WANTED)
 @njit(cache=True, inner=True, error_model="numpy")
 def policy_torques(bound: Bound, v: Array, arena: Arena) -> Wanted:
-    """Return the torques ``tau + kp (q_des - q) + kd (v_des - v)`` of a policy, and the limits of the joints."""
+    """Return the torques ``tau + kp (q_des - q) + kd (v_des - v)`` of a policy, and the speed limits of the joints."""
     machine = bound.borrowed
     joints, inputs, h = machine.joints, machine.inputs, machine.h
     a = joints.kp.shape[0]
@@ -536,12 +536,12 @@ def holding(machine: Machine, contacts: ContactArrays, rho: Array, arena: Arena)
     """Return motor impulses ``h kp I (q_des - q)``, shape (a,) [N m s]; zero if a lift-off is planned.
 
     The demand of the joints is projected onto the motions that sticking contacts allow. If feet creep, joint errors in
-    the forbidden directions would grow. So these errors demand internal forces: torques that cause no motion. A joint
-    is equally stiff in forbidden and allowed directions. In allowed directions its stiffness is kp times the inertia
-    that it moves. This inertia is estimated at the feet, I = Σ J²/(n |ρ|²) over the contact rows.
+    the forbidden directions would grow. These errors therefore demand internal forces: torques that cause no motion. A
+    joint is equally stiff in forbidden and allowed directions. In allowed directions its stiffness is kp times the
+    inertia that it moves. This inertia is estimated at the feet, I = Σ J²/(n |ρ|²) over the contact rows.
 
     After a touchdown the impulses grow from zero within `EASE_S`. With tasks the joints' reference is only a posture,
-    and demands no internal forces.
+    and demands no internal forces. A demand that is not projected needs none.
 
     Args:
         machine: Gains, and the reference of the joints.
@@ -600,7 +600,7 @@ def motors(machine: Machine, v: Array, rated: bool, arena: Arena) -> tuple[Array
 
     Args:
         machine: Limits and the last torque.
-        v: Velocity in our order, shape (m,).
+        v: Velocity in the order of `System.order`, shape (m,).
         rated: True to apply the torque-rate limit in addition to the torque limits.
         arena: Arena for all arrays.
     """

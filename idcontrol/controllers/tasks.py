@@ -1,8 +1,8 @@
 """Joint velocities that whole-body tasks demand in a control step (docs/theory/tasks.md).
 
 The velocities are first computed without limits of friction and motors. If the resulting motion satisfies friction
-cones and motor limits with all contacts sticking, it is also the optimum of the quadratic program with these limits.
-Then the program, which has the same objective and equations, need not be solved.
+cones and motor limits with all contacts sticking, it is also the optimum of the quadratic program with these limits,
+which then need not be solved.
 """
 
 from __future__ import annotations

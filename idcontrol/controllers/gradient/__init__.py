@@ -1,8 +1,8 @@
 r"""Derivatives of a control step: implicit differentiation of the problems that the step solved.
 
 The step is a chain of small problems (`idcontrol.controllers.step`). Each is linearized at its solution, on the set of
-constraints that are active there, and the results are multiplied. θ are the parameters: the state, the reference,
-friction.
+constraints that are active there, and the results are multiplied. The P parameters are the state, the reference and
+friction; all matrices have one column per parameter (`Columns`).
 
 1. *demand* and *target*: differentiated directly.
 2. *projection*: ``min ½ |v_q - b|²_W`` subject to ``J v = d``: its optimality conditions are linear equations. With
@@ -11,11 +11,11 @@ friction.
    B are directions of the impulse, R the rows that the contact law holds, D the compliance of the model. At a sticking
    contact both are the identity; at a sliding contact B is an edge of the pyramid, or turns with the slip on a circle.
 4. *impulses*: stage II, a quadratic program over the impulses of this motion (`idcontrol.models.distribution`), on the
-   face of the cones that its solution lies in. Without a second stage the contact
-   model chooses the impulses.
+   face of the cones that its solution lies in. Without stage II, the contact model chooses the impulses.
 
-The terms and their derivatives are exact (`idcontrol.dynamics.derivatives`, `idcontrol.contact.sensitivity`). The
-method is that of Amos & Kolter 2017, OptNet, section 3. All matrices have one column per parameter (`Columns`).
+The terms and their derivatives are exact (`idcontrol.dynamics.derivatives`, `idcontrol.contact.sensitivity`).
+
+Source: Amos & Kolter 2017, OptNet, section 3.
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ def linearized(scheme: Scheme, site: Site, solved: Solved, tau: Array, load: Arr
 
 
 class Slopes(NamedTuple):
-    """Derivatives of a step.
+    """Derivatives of a step with respect to the P parameters (`Columns`).
 
     Attributes:
-        tau: Of the torques, shape (a, P).
-        f: Of the impulses, shape (3 n, P).
+        tau: Derivative of the torques, shape (a, P).
+        f: Derivative of the impulses, shape (3 n, P).
         moved: The motion.
         shared: Stage II, or None.
         missed: Misses of the task rows, shape (p,).

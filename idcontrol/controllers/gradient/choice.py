@@ -51,7 +51,8 @@ class Chosen(NamedTuple):
         reference: hτ_ref of stage II, shape (p,).
         raw: Impulses of the contact model alone, (3 n,), if their motor impulses are a part of `reference`; else None.
         yielding: Compliance of the contacts.
-        kept: Directions along which the contact model loads its vertex, shape (3 n, k); None for compliant contacts.
+        kept: Directions along which the solution of a rigid contact model is loaded, shape (3 n, k); None for compliant
+            contacts.
     """
 
     law: str
@@ -107,7 +108,7 @@ def choose(scheme: Scheme, site: Site, solved: Solved, v_plus: Array, yielding: 
 
 
 def _support(law: str, step: AssembledStep, f: Array) -> Array:
-    """Return the directions along which a vertex f (3 n,) of the set of solutions is loaded, shape (3 n, k)."""
+    """Return the directions along which impulses f (3 n,) load the contacts, shape (3 n, k)."""
     n, small, columns = f.size // 3, ON_FACE * np.abs(f).max(initial=0.0), []
     for i in range(n):
         y, mu = f[i::n], float(step.cones.mu[i])

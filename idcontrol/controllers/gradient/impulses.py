@@ -1,4 +1,8 @@
-"""Derivatives of contact impulses for a motion: of stage II, and of the contact models."""
+"""Derivatives of the contact impulses of a motion, by stage II and by the contact models.
+
+Derivatives have one column for each of the P parameters (`idcontrol.controllers.gradient.site.Columns`).
+
+"""
 
 from __future__ import annotations
 
@@ -225,8 +229,8 @@ def _multiplier(step: AssembledStep, cone: Integers, at: _Optimum) -> float:
 def raw_impulses(site: Site, step: AssembledStep, f: Array, moved: Moved, kept: Array | None) -> tuple[Array, Array]:
     """Return the derivative of the impulses of a contact model, shape (3 n, P), and their errors as `Site.errors`.
 
-    Compliant contacts have unique impulses. Solvers of rigid contacts return a vertex of the set of solutions: impulses
-    along independent directions, which the motion determines.
+    Compliant contacts have unique impulses. Solvers of rigid contacts return a vertex of the set of solutions, i.e.
+    impulses along independent directions; the motion determines them.
 
     Args:
         site: The robot and its contacts.

@@ -1,4 +1,7 @@
-"""Derivative of the motion that a contact model predicts."""
+"""Derivative of the motion that a contact model predicts.
+
+Derivatives have one column for each of the P parameters (`idcontrol.controllers.gradient.site.Columns`).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ ON_FACE: Final = 1e-7
 
 
 class Role(NamedTuple):
-    """The part of one contact in the motion; see the module.
+    """The role of one contact in the motion; see `idcontrol.controllers.gradient`, item 3.
 
     Attributes:
         name: ``"stick"``, ``"slide"`` or ``"part"``.
@@ -27,7 +30,7 @@ class Role(NamedTuple):
         R: Rows that its law holds, shape (k, 3).
         B_mu: Derivative of B by friction.
         R_mu: Derivative of R by friction.
-        C: Minus the derivative of the impulse by the contact's velocity at constant ξ, shape (3, 3).
+        C: Minus the derivative of the impulse with respect to the contact's velocity at constant ξ, shape (3, 3).
     """
 
     name: str
@@ -80,7 +83,7 @@ def _on_circle(u: Array, y: Array, mu: float, rows: str) -> Role:
 def _state(law: str, u: Array, y: Array, unit: float, mu: float, yields: bool) -> tuple[str, list[tuple[int, float]]]:
     """Return the name of a contact's role, and the edges of the pyramid along which it slides.
 
-    The impulse of a compliant contact decides, otherwise its velocity. Arguments are as for `role`.
+    At compliant contacts the impulse decides, at other contacts the velocity. Arguments are as for `role`.
     """
     exact, slip = AT_REST * unit, float(max(abs(u[1]), abs(u[2])))
     if yields:
@@ -162,7 +165,10 @@ class Yielding(NamedTuple):
 
 
 def blocks(parts: list[Array], n: int, *, columns: bool) -> Array:
-    """Assemble matrices of contacts into one matrix over the rows [N; S; T], with their columns or rows in a line."""
+    """Assemble the matrices of n contacts, for vectors in the order [N; S; T].
+
+    With `columns`, each matrix has shape (3, e), and the result has shape (3 n, Σe); otherwise, all are transposed.
+    """
     parts = parts if columns else [part.T for part in parts]
     out = np.zeros((3 * n, sum(part.shape[1] for part in parts)))
     at = 0
@@ -176,9 +182,9 @@ class Sources(NamedTuple):
     """Derivatives that the motion starts from.
 
     Attributes:
-        b: Of the velocities of the tracked joints, shape (p, P).
-        d: Of the targets of the contacts, shape (3 n, P).
-        p: Of ``M v⁺ + κ`` at constant v⁺, shape (m, P); the impulses of released joints are part of κ.
+        b: Derivative of the velocities of the tracked joints, shape (p, P).
+        d: Derivative of the targets of the contacts, shape (3 n, P).
+        p: Derivative of ``M v⁺ + κ`` at constant v⁺, shape (m, P); the impulses of released joints are part of κ.
         yielding: Compliance of the contacts.
     """
 
@@ -196,8 +202,7 @@ def motion(site: Site, step: AssembledStep, law: str, v_plus: Array, f: Array, s
         step: The step that was solved.
         law: As for `role`.
         v_plus: The motion, shape (m,).
-        f: Impulses of the contact model, shape (3 n,); only their direction matters, at contacts that yield or slide
-            on a circle.
+        f: Impulses of the contact model, shape (3 n,); used only at contacts that yield or slide on a circle.
         sources: The derivatives that the motion starts from.
     """
     n, (free, fixed) = len(site.contacts), (step.w.free, step.w.fixed)

@@ -16,8 +16,8 @@ class Active(NamedTuple):
     """The active set at which a step was linearized.
 
     Attributes:
-        contacts: Of each contact in stance ``"stick"``, ``"slide"`` or ``"part"``.
-        joints: Of each joint ``"free"``; ``"bound"`` if its torque is at a limit and it is tracked; ``"released"`` if
+        contacts: ``"stick"``, ``"slide"`` or ``"part"`` (open) for each contact in stance.
+        joints: For each joint: ``"free"``; ``"bound"`` if it is tracked with its torque at a limit; ``"released"`` if
             its torque is at a limit and it is not tracked.
     """
 
@@ -55,12 +55,12 @@ class Linearization:
         task: Desired minus demanded acceleration of each task row with a weight, in the order of the tasks, shape (p,)
             [m/s², rad/s², or N m for angular momentum].
         active: The active set.
-        margin: Distance to its next change. If it is zero, the derivative holds on one side only.
-        reason: Why the derivative is not that of the step; empty if it is.
-        error: Relative error of the conditions that were differentiated, for each parameter. If the error by friction
-            is large, contacts slide in parallel: forces jump when the friction of one contact changes, and only the sum
-            of the columns is a derivative, by the friction of all contacts together.
-        slopes: Derivative of each output by all parameters, with one column each.
+        margin: Distances to the next change of the active set. If one is zero, the derivative holds on one side only.
+        reason: Reason why `slopes` is not the derivative of the step, or only in part; empty if it is.
+        error: Relative error of the conditions that were differentiated, for each parameter. A large error for ``"mu"``
+            means that contacts slide in parallel, so forces jump when the friction of one contact changes. Only the sum
+            of the columns is then a derivative, with respect to the friction of all contacts together.
+        slopes: Derivative of each output, with one column per parameter.
         columns: Columns of each parameter.
     """
 
@@ -117,7 +117,9 @@ class Linearization:
         v_next: Array | None = None,
         task: Array | None = None,
     ) -> dict[str, Array]:
-        """Return the gradient of a scalar by all parameters, by name, from its gradient by the outputs.
+        """Return the gradient of a scalar with respect to each parameter, by name.
+
+        The arguments are the gradients of the scalar with respect to the outputs.
 
         Raises:
             InputError: A gradient does not have the shape of its output.

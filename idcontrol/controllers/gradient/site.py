@@ -20,7 +20,7 @@ about 1e-16, the ridges and compliances of the models 1e-8 or more."""
 
 
 class Columns(NamedTuple):
-    """Columns of all matrices, by parameter; velocities and joints are in the system's order.
+    """Columns of all matrices, one for each of P parameters; velocities and joints are in the system's order.
 
     Attributes:
         q: Configuration, in the tangent space.
@@ -97,7 +97,7 @@ class Site(NamedTuple):
 
 
 def visit(machine: Machine, system: System, spheres: SphereContacts, contacts: Contacts) -> Site:
-    """Return the derivatives of a robot and its contacts in stance, at the inputs of the machine."""
+    """Return the robot, its contacts in stance and the derivatives of their rows, at the inputs of the machine."""
     v = machine.inputs.v[system.order]
     placement = machine.tasks.placement
     motion = motions(system, (placement.position, placement.rotation), v)
