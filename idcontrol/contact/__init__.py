@@ -1,6 +1,6 @@
 """From geometry to `Contacts`.
 
-`contacts` has the data and its rows, `terrain` the ground, `spheres` the fast detector for feet, `collision` the
+`contacts` has the contact data and rows, `terrain` the ground, `spheres` the fast detector for feet, `collision` the
 general detector on coal (with `shapes` and `manifold`), `landing` the contact velocities that a controller demands. A
 user's detector needs no base class: it only has to return `Contacts`.
 """

@@ -147,8 +147,8 @@ class BodyDetector:
             ground: Material of the ground; None for a rigid surface with the friction of the body that touches it.
 
         Raises:
-            InputError: A kind of shape is not supported, has no volume or is not finite, or an obstacle's position is
-            not finite.
+            InputError: A kind of shape is not supported, has no volume or is not finite, or the pose of an obstacle is
+                not finite.
         """
         for obstacle in obstacles:
             place = np.concatenate([np.asarray(obstacle.position, float), np.asarray(obstacle.orientation, float)])

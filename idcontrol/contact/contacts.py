@@ -240,8 +240,8 @@ def concatenate(parts: Sequence[Contacts]) -> Contacts:
 def write_axes(nx: float, ny: float, nz: float, angle: float, out: Array) -> None:
     """Write the axes of a contact: rows unit normal n, first tangent s, second tangent t = n × s.
 
-    The tangent s is the world x axis projected onto the tangent plane, then turned by `angle` about n. For
-    |n_x| ≥ 0.99 the projected z axis replaces the x axis: s jumps at this border, except on the arcs from n = z to ±x.
+    The tangent s is the world x axis projected onto the tangent plane, then turned by `angle` about n. For |n_x| ≥ 0.99
+    the z axis replaces the x axis (the -z axis for n_x > 0), and s may jump at this border.
 
     Args:
         nx: First component of the unit normal n, world frame.

@@ -1,8 +1,8 @@
 """Contact points of placed shapes with the ground and with each other.
 
 Spheres and boxes have closed-form distances; coal measures other shapes. Flat contacts become manifolds of up to eight
-points with their own gaps (see `manifold`). A contact keeps its identity from step to step: on the ground it is the
-corner's number, between shapes the identity of the nearest contact in the previous step.
+points with their own gaps (see `manifold`). A contact keeps its identity from step to step: on the ground, the number
+of the corner; between shapes, the identity of the nearest contact in the previous step.
 """
 
 from __future__ import annotations

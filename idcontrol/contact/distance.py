@@ -2,7 +2,7 @@
 
 Distances are positive between separate shapes, and minus the penetration depth otherwise. The depth of two boxes is the
 smallest overlap along fifteen axes (separating axis theorem); the distance of separate boxes is the smallest distance
-of a corner from a face, or of two edges.
+between a corner and a face, or between two edges.
 """
 
 from __future__ import annotations
@@ -156,9 +156,7 @@ def _sphere_box(
     """Return the distance of a ball from a box.
 
     The distance refers to the point of the box nearest to the ball's centre, or to the nearest face if the centre is
-    inside.
-
-    The direction points to the ball.
+    inside. The direction points to the ball.
     """
     rotation, half = placed.rotation[box], shapes.half[box]
     local, apart = vector(arena, 3), 0.0
@@ -211,7 +209,7 @@ def _corner(box: _Box, axis: Array, sign: float, out: Array) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _within(box: _Box, k: int, point: Array) -> bool:
-    """True if a point lies between the two faces of a box perpendicular to its axis k, or on one."""
+    """True if a point lies between the two faces of a box that are perpendicular to its axis k, or on one of them."""
     p, R, half = box
     along = R[0, k] * (point[0] - p[0]) + R[1, k] * (point[1] - p[1]) + R[2, k] * (point[2] - p[2])
     return bool(abs(along) <= half[k])
@@ -360,9 +358,10 @@ def _corners_over_box(a: _Box, b: _Box, least: float, on_a: Array, on_b: Array, 
 def _edge_over_edge(
     a: _Box, b: _Box, i: int, j: int, least: float, on_a: Array, on_b: Array, start: Array, local: Array
 ) -> float:
-    """Write the nearest points of A's edges along its axis i and B's edges along its axis j, if neither is an end.
+    """Write the nearest points of A's edges along its axis i and B's edges along its axis j, unless one is a corner.
 
-    Nothing is written if their squared distance is not below `least`. Return the smaller of this square and `least`.
+    Nothing is written for parallel edges, or if the squared distance is not below `least`. Return the smaller of this
+    square and `least`.
     """
     pa, Ra, ha = a
     pb, Rb, hb = b

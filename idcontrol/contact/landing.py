@@ -1,8 +1,8 @@
-"""The contact velocity that a controller demands, with which a landing foot takes some milliseconds to stop.
+"""The contact velocity that a controller demands of a landing foot: it decays exponentially.
 
-With prescribed joints the whole robot moves as one rigid body, so stopping a foot within one period takes hundreds of
-newtons, which the controller's torques would have to cause. So the controller demands a decaying contact velocity
-instead, as if the ground were a belt that moves with the foot and stops (planner.md, section 7).
+With prescribed joints the whole robot moves as one rigid body, so stopping a foot within one period would take a force
+of hundreds of newtons. The controller therefore demands a decaying contact velocity, as if the ground were a belt that
+moves with the foot and slows down to rest (planner.md, section 7).
 
 Friction is predicted relative to this belt. A sliding foot gets just the friction that slows it down with the belt, at
 most μ f_N, instead of the full μ f_N against its slip. If the cone suffices, the controller reports sticking contacts.
@@ -29,14 +29,11 @@ class Landing:
     """Transition from a foot's landing velocity to rest.
 
     Attributes:
-        decay_s: τ_c: a contact velocity decays by the factor ``γ = 1 - h/τ_c`` in a period. It must be slow for
-            compliant ground (math.md, section 12.6). To stop n feet that rise at the speed w, the base of a robot of
-            mass m follows the feet, which reduces their force by m w/τ_c. Ground with a damper b [N s/m] under each
-            foot changes this force by n b w. The two effects excite each other unless τ_c > m/(n b), which is 5 ms on
-            the soft ground of Zapolsky & Drumwright 2017.
+        decay_s: τ_c: a contact velocity decays by the factor ``γ = 1 - h/τ_c`` in a period. On compliant ground the
+            decay must be slow, or contact velocities and forces excite each other: τ_c > m/(n b) for a robot of mass m
+            on n feet with dampers b [N s/m] under them (math.md, section 12.6).
         closing_s: τ_g: a gap is closed at the speed φ/τ_g. inf, the default, ignores the gap: a measured gap has the
-            errors of the sensors, and feet would follow its noise. In a trot with 0.5 mm of noise the mean of |Δτ/Δt|
-            is 310 N m/s for τ_g = 0.01 s, and 110 N m/s for τ_g = 0.1 s.
+            errors of the sensors, and feet would follow its noise.
         sink_m_s: Largest speed at which a gap is closed towards the ground.
         rise_m_s: Largest speed at which a foot rises out of the ground.
         settle_s: Time after touchdown during which γ holds; then the foot stands, and γ is 0. With inf the foot never

@@ -396,7 +396,7 @@ def _has_side(shapes: ShapeArrays, g: int) -> bool:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _facing(shapes: ShapeArrays, placed: Placed, g: int, direction: Array, sign: float) -> tuple[int, float]:
-    """Return the face most perpendicular to ``sign * direction``, and the cosine of the angle; (-1, -2) if none."""
+    """Return the face most perpendicular to ``sign * direction``, and the cosine of the angle; (-1, -2) for no face."""
     best, most = -1, -2.0
     for f in range(shapes.face_start[g], shapes.face_start[g + 1]):
         square = sign * _dot(placed.face_normal[f], direction)
@@ -553,7 +553,7 @@ def _clip(polygon: Array, n: int, border: Array, corners: int, outward: Array, a
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _thin_out(point: Array, gap: Array, n: int) -> int:
-    """Keep at most `MAX_POINTS`, in place: the deepest, then repeatedly the point farthest from the kept ones."""
+    """Keep at most `MAX_POINTS`, in place: the deepest point, then repeatedly the point farthest from kept points."""
     if n <= MAX_POINTS:
         return n
     for kept in range(MAX_POINTS):

@@ -15,14 +15,14 @@ from idcontrol.types import Array, Integers
 
 
 class RowDerivatives(NamedTuple):
-    """Derivatives of n contacts with respect to a robot with m velocities, last axis.
+    """Derivatives of n contacts with respect to configuration q (tangent space) and velocity v of a robot, last axis.
 
     Attributes:
-        jacobian: Of the rows [N; S; T] by q, shape (3 n, m, m).
-        gap: Of the gaps by q, shape (n, m).
-        drift_q: Of J̇v by q, shape (3 n, m).
-        drift_v: Of J̇v by v, shape (3 n, m).
-        axes: Of the axes by q, shape (n, 3, 3, m).
+        jacobian: Derivative of the rows [N; S; T] by q, shape (3 n, m, m).
+        gap: Derivative of the gaps by q, shape (n, m).
+        drift_q: Derivative of J̇v by q, shape (3 n, m).
+        drift_v: Derivative of J̇v by v, shape (3 n, m).
+        axes: Derivative of the axes by q, shape (n, 3, 3, m).
     """
 
     jacobian: Array
@@ -33,7 +33,7 @@ class RowDerivatives(NamedTuple):
 
 
 def normal_slope(terrain: Terrain, centre: Array, normal: Array, gap: float) -> Array:
-    """Return the derivative of the ground's normal at the point closest to a sphere, by its centre, shape (3, 3).
+    """Return the derivative of the normal at the ground point closest to a sphere by the sphere's centre, shape (3, 3).
 
     The closest point p moves with the centre ``c = p + d n`` such that ``dc = dp + d dn`` along the ground.
 
@@ -55,7 +55,7 @@ def normal_slope(terrain: Terrain, centre: Array, normal: Array, gap: float) -> 
 
 
 def _axes_slope(axes: Array, slope: Array, angle: float) -> Array:
-    """Return the derivatives of axes (3, 3), of which the normal has the derivative `slope` (3, k), shape (3, 3, k).
+    """Return the derivatives of axes (3, 3), shape (3, 3, k), from the derivative `slope` (3, k) of the normal.
 
     See `idcontrol.contact.contacts.write_axes`.
     """

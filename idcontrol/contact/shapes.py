@@ -88,7 +88,7 @@ class ShapeArrays(NamedTuple):
 
 
 def from_coal(geometry: Any, name: str) -> tuple[Shape, Any]:
-    """Return the shape of a coal geometry, and the coal geometry for distances: of a mesh, its convex hull.
+    """Return the shape of a coal geometry, and the coal geometry for distances (for a mesh, its convex hull).
 
     Raises:
         InputError: The kind of geometry is not supported, has no volume or is not finite; the text contains `name`.

@@ -61,7 +61,7 @@ class Soles(NamedTuple):
 
 
 def by_foot(forces: ContactForces, patch: Integers | None) -> ContactForces:
-    """Return the total force on each foot in contact, as sensors in feet measure it; identities are feet.
+    """Return the total force on each foot in contact, as sensors in feet measure it; identities are numbers of feet.
 
     Args:
         forces: Forces at contacts; contacts that belong to no foot are omitted.

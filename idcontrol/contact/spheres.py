@@ -109,7 +109,7 @@ class SphereContacts:
         terrain: The ground.
         walls: Unit normal and offset of each wall ``n·p = offset``, shape (w, 4).
         surface: Velocity of the surface under each sphere, world axes, shape (k, 3) [m/s]. It may be changed at any
-            time. A controller whose hand slides along a wall assumes a surface that moves with the hand.
+            time. To let a hand slide along a wall, set the velocity of the hand.
         frames: Frame that carries each of the k spheres.
         joint: Joint that carries each sphere, shape (k,).
         radius: Radii of the spheres, shape (k,) [m].

@@ -1,7 +1,7 @@
 """Joint limits as contacts: one row of the joint's velocity, without friction (math.md, section 12.5).
 
-The limit q_hi of a joint has the gap ``q_hi - q`` and the row -e_j. Every contact model solves such rows together with
-the robot's contacts.
+The upper limit q_hi of joint j has the gap ``q_hi - q`` and the row -e_j, with e_j the unit vector of the joint's
+velocity. Every contact model solves such rows together with the robot's contacts.
 """
 
 from __future__ import annotations

@@ -42,13 +42,13 @@ class Terrain:
     heights: Array
 
     def height(self, x: npt.ArrayLike, y: npt.ArrayLike) -> Array:
-        """Return the height of the ground [m] at `x`, `y` [m], which broadcast."""
+        """Return the height of the ground [m] at `x`, `y` [m], arrays that broadcast."""
         xs, ys = np.broadcast_arrays(np.asarray(x, float), np.asarray(y, float))
         heights: Array = _sample(self.parameters, self.coefficients, xs.ravel(), ys.ravel())[:, 0].reshape(xs.shape)
         return heights
 
     def normal(self, x: npt.ArrayLike, y: npt.ArrayLike) -> Array:
-        """Return the upward unit normal of the ground at `x`, `y` [m], which broadcast; shape (..., 3)."""
+        """Return the upward unit normal of the ground, shape (..., 3), at `x`, `y` [m], arrays that broadcast."""
         xs, ys = np.broadcast_arrays(np.asarray(x, float), np.asarray(y, float))
         slope = _sample(self.parameters, self.coefficients, xs.ravel(), ys.ravel())
         up = np.stack([-slope[:, 1], -slope[:, 2], np.ones(xs.size)], axis=1)
@@ -85,7 +85,7 @@ def height_map(heights: npt.ArrayLike, spacing: float, origin: tuple[float, floa
             origin.
 
     Raises:
-        InputError: There are fewer than 2 x 2 heights, one is not finite, or the spacing is not positive.
+        InputError: There are fewer than 2 x 2 heights, a number is not finite, or the spacing is not positive.
     """
     z = np.ascontiguousarray(heights, dtype=np.float64)
     if z.ndim != 2 or min(z.shape) < 2:
@@ -178,7 +178,7 @@ def _read_npz(file: Path) -> tuple[Array, float | None]:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _basis(f: float) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]:
-    """Return the four uniform cubic B-splines that overlap a cell, at fraction f of it, and their two derivatives."""
+    """Return the four uniform cubic B-splines that overlap a cell, and two derivatives of each, at its fraction f."""
     g = 1.0 - f
     value = (
         g * g * g / 6.0,

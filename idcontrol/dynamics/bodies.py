@@ -4,7 +4,7 @@ A body's velocity is the linear velocity of its centre of mass, then its angular
 coordinates there is no gyroscopic term, and only impulses change the linear momentum and the angular momentum about the
 centre of mass. `advance` turns the body by ``exp(h ω)`` and computes the angular velocity with the same angular
 momentum in the new pose. Without contact both momenta are conserved to rounding for any step. Energy is conserved to
-first order in h, and is bounded by the momentum.
+first order in h.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def solid(name: str, shape: Any, density: float, surface: Surface | None = None)
     """Return a body of uniform density [kg/m³].
 
     Raises:
-        InputError: The density is not positive, or the shape's centre of mass is not at its origin.
+        InputError: The density is not positive and finite, or the shape's centre of mass is not at its origin.
     """
     if not 0.0 < density < np.inf:
         raise InputError(f"body {name!r}: density must be positive and finite, not {density}")
@@ -161,7 +161,7 @@ class Inertias(NamedTuple):
         """Return masses and inertias of `bodies`.
 
         Raises:
-            InputError: A mass is not positive, or an inertia is not symmetric and positive definite.
+            InputError: A mass is not positive and finite, or an inertia is not symmetric and positive definite.
         """
         for body in bodies:
             if not 0.0 < body.mass < np.inf:
@@ -248,7 +248,7 @@ def free_velocities(
 
 @njit(cache=True, error_model="numpy")
 def advance(inertias: Inertias, state: BodyState, rotation: Array, v_plus: Array, h: float) -> BodyState:
-    """Move bodies for `h` [s] with the velocities `v_plus`, shape (n, 6), and keep both momenta.
+    """Move bodies for `h` [s] with the velocities `v_plus`, shape (n, 6); keep linear and angular momentum.
 
     Args:
         inertias: Masses and inertias.

@@ -40,13 +40,14 @@ class Tree(NamedTuple):
 
 
 class MotionDerivatives(NamedTuple):
-    """Derivatives of spatial vectors at the world origin, linear part first; m velocities, last axis.
+    """Derivatives of spatial vectors at the world origin, linear part first, with respect to q and v (last axis).
 
     Attributes:
-        column_q: Of the Jacobian's columns, ``∂J_k/∂q_l``, shape (6, m, m).
-        velocity_q: Of `Motion.velocity` by q, shape (n_joints, 6, m); by v it is the Jacobian of the joint.
-        drift_q: Of `Motion.drift` by q, shape (n_joints, 6, m).
-        drift_v: Of `Motion.drift` by v, shape (n_joints, 6, m).
+        column_q: Derivatives of the Jacobian's columns, ``∂J_k/∂q_l``, shape (6, m, m).
+        velocity_q: Derivative of `Motion.velocity` by q, shape (n_joints, 6, m); the derivative by v is the joint's
+            Jacobian.
+        drift_q: Derivative of `Motion.drift` by q, shape (n_joints, 6, m).
+        drift_v: Derivative of `Motion.drift` by v, shape (n_joints, 6, m).
         tree: The robot's inertia.
     """
 

@@ -1,7 +1,7 @@
 """Compiled multibody terms: `CompiledSystem` computes the same terms as `System`, without Pinocchio.
 
 Calls of Pinocchio from Python hold the interpreter's lock, so robots in several threads would wait for each other.
-`terms_kernel` does not hold the lock. It consists of `inertia_kernel`, which depends on the configuration, and
+Compiled terms need no lock. `terms_kernel` consists of `inertia_kernel`, which depends on the configuration, and
 `bias_kernel`, which also depends on the velocity. Its terms differ from Pinocchio's terms by rounding
 (tests/dynamics/test_multibody.py).
 
@@ -134,9 +134,9 @@ class Work(NamedTuple):
 class CompiledSystem(System):
     """A `System` whose terms `terms_kernel` computes instead of Pinocchio.
 
-    `update` also updates the poses of joints and frames in Pinocchio's data, ``data.oMi`` and ``data.oMf``; a step in
-    one compiled call updates the joints only. Masses, placements and rotors are copied from the model at construction;
-    only gravity may be changed later.
+    `update` also updates the poses of joints and frames in Pinocchio's data, ``data.oMi`` and ``data.oMf``; a control
+    step in one compiled call (`idcontrol.controllers.whole`) updates only the joints. Masses, placements and rotors are
+    copied from the model at construction; only gravity may be changed later.
 
     Attributes:
         tree: The joints.
@@ -344,7 +344,7 @@ def _update(bound: Bound, q: Array, v: Array) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def integrate_kernel(tree: Tree, q: Array, v: Array, h: float, q_next: Array) -> None:
-    """Write the result of `System.integrate`; free-flyers' positions are written by `idcontrol.dynamics.system.carry`.
+    """Write the result of `System.integrate`, except the positions of free-flyers (`idcontrol.dynamics.system.carry`).
 
     Args:
         tree: The robot.
@@ -361,7 +361,7 @@ def integrate_kernel(tree: Tree, q: Array, v: Array, h: float, q_next: Array) ->
             angle = np.sqrt(square)
             part, w = (np.sin(0.5 * angle) / angle if angle > 1e-4 else 0.5 - square / 48.0), np.cos(0.5 * angle)
             x, y, z = part * x, part * y, part * z
-            if w < 0.0:  # q and -q are the same rotation: take the one closer to the last
+            if w < 0.0:  # q and -q are the same rotation: take the quaternion closer to the last
                 x, y, z, w = -x, -y, -z, -w
             a, b, c, d = q[at + 3], q[at + 4], q[at + 5], q[at + 6]
             q_next[at + 3] = d * x + a * w + b * z - c * y
@@ -389,7 +389,7 @@ def _unit(vector: Array) -> None:
 
 @njit(cache=True, inner=True, forceinline=True)
 def _shift(vector: Array, origin: Array) -> None:
-    """Move a motion from the point `origin` to the origin of the world."""
+    """Change the point of reference of a motion from `origin` to the world's origin."""
     for x, y, z in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
         vector[x] += origin[y] * vector[z + 3] - origin[z] * vector[y + 3]
 

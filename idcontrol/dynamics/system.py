@@ -1,4 +1,4 @@
-"""Multibody terms of a robot from Pinocchio; this module converts all conventions of Pinocchio.
+"""Multibody terms of a robot from Pinocchio, converted from Pinocchio's conventions.
 
 Conventions (math.md, sections 1 and 2). A robot has m velocities: first the u unactuated velocities ("b": floating
 bases, free bodies, passive joints), then the a actuated velocities ("q"). This is the system's order. Pinocchio's order
@@ -38,8 +38,9 @@ LARGEST: Final = 1e15
 """A position, velocity or acceleration above this, in SI units, is invalid: results would overflow."""
 
 UNIT: Final = 1e-3
-"""Tolerance of the length of quaternions, and of cosine and sine of continuous joints; the relative error of torques is
-twice as large. Rounding to single precision changes the length by 1e-7."""
+"""Tolerance of the length of quaternions, and of cosine and sine of continuous joints. Rounding to single precision
+changes the length by 1e-7.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,9 @@
 """Pure numerics on small dense arrays: linear complementarity problems, quadratic programs, rank; no robotics.
 
-Every solver is a compiled kernel and a thin Python function. The kernel takes its arrays from an arena
+Most solvers are a compiled kernel and a thin Python function. The kernel takes its arrays from an arena
 (`idcontrol.kernels.arena`) and may be called by other kernels; the function checks shapes, calls the kernel and returns
-a frozen result with a `SolverStatus` and a checked residual. No solver raises an exception on a hard problem. If a
-problem has no solution, the result says so, with a certificate.
+a frozen result with a `SolverStatus` and a checked residual. No solver raises an exception on a hard problem: the
+status reports the failure.
 
 To add a solver: write `name.py` with `name_kernel`, which returns a NamedTuple, and a function that returns a result
 with `status` and `residual`. Compute the residual before calling an answer solved. Test it against an oracle that

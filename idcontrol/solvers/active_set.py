@@ -63,8 +63,8 @@ class Rows(NamedTuple):
     Attributes:
         columns: One row per column, so that one loop tests all rows, shape (k, p).
         offset: Constants of the rows, shape (p,).
-        tolerance: Largest violation of each row's demand, in addition to 1e-15 |y|, shape (p,). `approach` raises it
-            for rows that depend on the active rows and contradict them by rounding only.
+        tolerance: Largest violation of each row's demand, in addition to 1e-15 |y|, shape (p,). The search raises it
+            for rows that depend on the active rows and contradict them only slightly.
     """
 
     columns: Array
@@ -341,7 +341,7 @@ def smallest_norm_kernel(rows: Rows, equalities: int, arena: Arena) -> SmallestN
     """Find the y of smallest norm at which the first `equalities` rows are zero and all other rows are nonnegative.
 
     Args:
-        rows: The rows, equalities first; their tolerances are raised by `approach`.
+        rows: The rows, equalities first; some tolerances may be raised (`Rows.tolerance`).
         equalities: Number of rows that are equalities.
         arena: Arena for all arrays, including the arrays of the answer.
 

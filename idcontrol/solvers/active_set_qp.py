@@ -100,7 +100,7 @@ def qp_residual(program: QuadraticProgram, x: Array, u: Array, v: Array) -> floa
         v: Multipliers of E, shape (m,).
 
     Returns:
-        Zero at the optimum; inf if anything is NaN.
+        Zero at the optimum; inf if any value is not finite.
     """
     H, g = program.H, program.g
     A, b, E, e = program.A, program.b, program.E, program.e

@@ -145,15 +145,15 @@ def column_basis(
 def reflect(G: Array, wide: int, first: int, last: int, smallest: float, arena: Arena) -> int:
     """Triangularize the first `wide` columns of a matrix by reflecting its rows ``first:last``.
 
-    Householder with column pivoting; each row of G holds a column of the matrix. Rows from `last` on are not reflected:
-    multiples of the reflected rows are subtracted from them.
+    The method is Householder's, with column pivoting; each row of G holds a column of the matrix. Rows from `last` on
+    are not reflected: multiples of the reflected rows are subtracted from them.
 
     Args:
         G: In and out, shape (columns, rows); below the rank the first `wide` columns end up zero, or no longer than
             `smallest`.
         wide: Number of columns to triangularize.
         first: First row to reflect; earlier rows have been reflected.
-        last: End of the rows to reflect; from later rows, multiples of these rows are subtracted.
+        last: End of the rows to reflect.
         smallest: Columns that are no longer than this count as zero.
         arena: Arena for all arrays.
 

@@ -49,7 +49,7 @@ SLIP: Final = 6
 ROWS: Final = 8
 
 CHOICES: Final = 3
-"""Choices per contact: open or closed; then for each diagonal sliding negatively, sticking, or sliding positively."""
+"""Choices per contact: open or closed; then for each diagonal sliding backward, sticking, or sliding forward."""
 OPTIONS: Final = 3
 """Maximum number of options of a choice."""
 
@@ -372,7 +372,7 @@ _MOVED: Final = 5
 
 
 class _Branching(NamedTuple):
-    """Outcome of `_enter`: the choice on which the node branches, its active rows, and the programs solved so far."""
+    """Result of `_enter`: outcome, choice on which the node branches, numbers of active rows and of programs solved."""
 
     ending: int
     choice: int
@@ -577,11 +577,10 @@ def _copy(source: _Node, count: int, to: _Node) -> None:
 def _polish(
     problem: NearestProblem, metric: _Metric, search: _Search, node: _Node, start: Array, y: Array, arena: Arena
 ) -> float:
-    """Write the point nearest to the target with a known solution's choices; return its objective.
+    """Write the point nearest to the target among the points with a known solution's choices; return its objective.
 
-    The point is written into y, and its choices into `search.first`.
-
-    If the tolerance caused choices to be misread, the known solution is kept.
+    The point is written into y, and its choices into `search.first`. If the tolerance caused choices to be misread, y
+    keeps the known solution.
     """
     best, k = metric.constant, start.size
     for a in range(k):  # Lᵀ y + origin

@@ -6,11 +6,11 @@ certificate u (Farkas) with
 
     (Qᵀu)_j ≤ 0 where z_j is free,   u_i ≥ 0 where w_i is free,   r·u < 0
 
-since then uᵀ(Qz + r) < 0 for all z of the node, although w ≥ 0. A certificate depends only on the decisions at indices
-where its sign is wrong; these decisions form its conflict. As in satisfiability solvers, the search remembers conflicts
-and skips nodes that contain a known conflict. If the conflict of one child does not contain that child's own decision,
-it also refutes the other child, which is skipped. The search branches first on the variables that occur in most
-conflicts.
+since then uᵀ(Qz + r) < 0 for all z of the node, whereas uᵀw ≥ 0 for all its w. A certificate depends only on the
+decisions at indices where its sign is wrong; these decisions form its conflict. As in satisfiability solvers, the
+search remembers conflicts and skips nodes that contain a known conflict. If the conflict of one child does not contain
+that child's own decision, it also refutes the other child, which is skipped. The search branches first on the variables
+that occur in most conflicts.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Decision:
     Attributes:
         existence: Answer of the search.
         z: The solution if there is one, shape (n,).
-        nodes: Number of linear programs solved; 1 without a solution proves that no z ≥ 0 has Qz + r ≥ 0.
+        nodes: Number of linear programs solved. With NONE after one program, no z ≥ 0 has Qz + r ≥ 0.
         excluded: Bound of a proof of non-existence: the entries of any solution would sum to more than this, in scaled
             units.
     """
@@ -181,7 +181,7 @@ def decide(Q: Array, r: Array, scale: Array | None = None, *, max_nodes: int = 1
         r: Constant, shape (n,).
         scale: Positive factors that make entries of Q about 1 (math.md, section 13.2), shape (n,); by default the
             factors that make the diagonal 1.
-        max_nodes: Limit of linear programs. Each takes time n²; in the worst case their number grows exponentially.
+        max_nodes: Limit of linear programs; in the worst case the necessary number grows exponentially with n.
 
     Returns:
         A solution with a checked residual, or a proof that no solution exists, or neither; and the number of programs.

@@ -1,8 +1,7 @@
 """Orthogonal factor of a changing set of rows, shared by the pivoting and active-set methods.
 
 A row is appended by Gram-Schmidt and removed by Givens rotations, in time O(k c) for c rows of length k; the factor is
-never recomputed. The functions are inlined into their callers: around a call, Numba would count references to all
-arrays of the factor, which takes longer than appending a row.
+never recomputed. The functions are inlined into their callers, since a call would take longer than appending a row.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ EPSILON: Final = 2.0**-52
 
 
 SLIGHT: Final = 0.5 * TOLERANCE
-"""Fraction of a row's unit below which a violation does not prove that rows contradict each other."""
+"""Fraction of a row's reference velocity below which a violation does not prove that rows contradict each other."""
 
 
 class LcpAnswer(NamedTuple):
@@ -107,7 +107,7 @@ def lcp_residual(z: Array, w: Array, r: Array) -> float:
         r: Constant, shape (n,).
 
     Returns:
-        Zero at a solution; inf if anything is NaN.
+        Zero at a solution; inf if any value is not finite.
     """
     z_max, r_max = 0.0, 0.0
     for i in range(z.size):
@@ -216,7 +216,7 @@ def missed(z: float, w: float, unit: float, mobility: float) -> float:
         mobility: Change of w per z, the diagonal entry of the row.
 
     Returns:
-        ``|min(z / max(z, unit / mobility), w / unit)|``; inf if any value is not finite.
+        ``|min(z / max(|z|, unit / mobility), w / unit)|``; inf if any value is not finite.
     """
     if not np.isfinite(z + w):
         return np.inf
@@ -338,7 +338,7 @@ class RowLcpResult:
 
     Attributes:
         status: SOLVED, INFEASIBLE, ITERATIONS or INACCURATE.
-        z: Unknowns, shape (n,); zeros unless SOLVED or INACCURATE.
+        z: Unknowns, shape (n,); zeros if INFEASIBLE, arbitrary if ITERATIONS.
         y: ρᵀz, shape (k,).
         w: ρy + r, shape (n,).
         active: Rows with z free and w = 0, at most k: the warm start of the next call.

@@ -349,7 +349,7 @@ def _to_largest_one(z: Array) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _ray(original: _Scaled, pivoted: _Scaled, dictionary: _Dictionary, column: int, z: Array) -> bool:
-    """Write the z part of the ray in original units; return True if it is a ray.
+    """Write the z part of the ray in original units; return True if it has the properties of a ray (`_is_ray`).
 
     The ray is the direction in which the variable of `column` grows.
     """
@@ -398,7 +398,7 @@ def lemke_kernel(Q: Array, r: Array, scale: Array, tikhonov: float, max_pivots: 
     The final basis is solved again from the original matrix; only the residual of the original problem decides whether
     the status is SOLVED. The first covering vector is all ones. In 1 of 300 contact problems, rounding errors lead off
     the path, or break ties inconsistently so that the path becomes a cycle. Then two more covering vectors are tried,
-    on a problem that is scaled anew, each variable by a factor of its own.
+    on the problem scaled to a diagonal of ones (`balancing_scale`).
 
     Args:
         Q: Matrix, shape (n, n).
@@ -536,7 +536,7 @@ def solve_regularized(Q: Array, r: Array, scale: Array | None = None, *, max_piv
 
     This is the regularization of math.md, section 13.5. The residual always refers to the original problem, so a
     regularized solution counts as solved only if it also solves the original problem. If no attempt succeeds, the
-    outcome of the attempt without regularization is returned: a ray stays a ray.
+    outcome of the attempt without regularization is returned.
     """
     Q, r, scale = _checked(Q, r, scale)
     exact = _run(Q, r, scale, 0.0, max_pivots)

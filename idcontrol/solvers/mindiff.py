@@ -1,4 +1,4 @@
-"""MINDIFF as printed (Zapolsky & Drumwright 2017, Algorithm 3): the closest basic solution, by trying all 2^n bases.
+"""MINDIFF (Zapolsky & Drumwright 2017, Algorithm 3): the closest basic solution, by trying all 2^n bases.
 
 A reference for `idcontrol.solvers.enumerate`, which controllers use.
 """

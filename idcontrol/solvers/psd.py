@@ -29,7 +29,7 @@ from idcontrol.solvers.status import INFEASIBLE, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers
 
 _LEMKE_ROWS = 400
-"""Maximum number of rows for Lemke's method, which forms the matrix at cubic cost."""
+"""Largest number of rows for Lemke's method, which needs the full matrix."""
 
 
 @linked

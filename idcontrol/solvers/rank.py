@@ -16,8 +16,8 @@ from idcontrol.solvers.factor import append, empty_factor, split
 from idcontrol.types import Array, Integers
 
 HELD_RANK_TOLERANCE: Final = 1e-4
-"""Rank tolerance ε_rank of rows held with equality, on squares: a row is dropped if its velocity differs from the kept
-rows by less than 1 %. The tolerance describes the accuracy of the model, not rounding. At 1e-9, feet that deviate from
+"""Rank tolerance ε_rank of rows held with equality, on squares: a row is dropped if the kept rows determine its
+velocity to within 1 %. The tolerance describes the accuracy of the model, not rounding. At 1e-9, feet that deviate from
 a plane by 0.1 mm would push against each other with thousands of newtons.
 """
 

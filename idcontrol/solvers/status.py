@@ -18,7 +18,7 @@ class SolverStatus(enum.IntEnum):
     ITERATIONS = 3
     """The iteration limit was reached."""
     INACCURATE = 4
-    """The method ended, but its residual is too large or NaN, so its answer cannot be used."""
+    """The method ended, but its residual is too large or NaN."""
 
 
 # Plain integers, because kernels return them next to numbers.

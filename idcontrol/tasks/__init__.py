@@ -104,7 +104,7 @@ class _Rows:
 
     @property
     def weight(self) -> Array:
-        """Weight of each row; 0 ignores it. All other weights of a strict task are inf."""
+        """Weight of each row; 0 omits the row. In a strict task, all other rows have the weight inf."""
         return self._own.weight[0, self._part].copy()
 
     @weight.setter
@@ -118,9 +118,8 @@ class _Rows:
     def error(self) -> Array:
         """Reference minus actual value at the last step [m, rad, N m s; N, N m].
 
-        Controllers with the same list of motion tasks share this array, and each step of any of these controllers
-        overwrites it. If controllers have different lists, the array belongs to the controller that was created last.
-        The array of a `Force` is never shared: it always belongs to the controller that was created last.
+        If all controllers with this task have the same list of motion tasks, the last step of any of them counts.
+        Otherwise, and always for a `Force`, only steps of the controller that was created last count.
         """
         targets, at = self._rooms[-1] if self._rooms else (self._own, 0)
         return targets.error[at, self._part].copy()
@@ -295,7 +294,7 @@ class Force(_Rows):
         self._own.acceleration[:] = np.nan
 
     def set(self, target: npt.ArrayLike) -> None:
-        """Change the target: a force, shape (3,) [N], or force and moment about the frame, shape (6,) [N, N m].
+        """Change the target: a force, shape (3,) [N], or force and moment about the frame's origin, (6,) [N, N m].
 
         Both are expressed in world axes.
 
@@ -345,7 +344,7 @@ def gather(tasks: Sequence[Task], system: System, q: Array) -> tuple[Targets, Ar
     Args:
         tasks: The tasks; `Force` tasks are ignored, see `gather_forces`.
         system: The robot.
-        q: Configuration from which tasks without a reference take theirs, shape (nq,).
+        q: Configuration in which the poses of task frames are their initial references, shape (nq,).
 
     Returns:
         The targets of all motion tasks, and the weights of the joints' reference, shape (a,).
