@@ -106,14 +106,14 @@ def acceleration_slope(
 
 
 class _Spheres(NamedTuple):
-    """n contacts of spheres: joint, axes, contact point, centre, and derivatives of the axes by the centre.
+    """The n contacts of spheres.
 
     Attributes:
-        joint: Shape (n,).
-        axes: Rows are the axes, shape (n, 3, 3).
-        point: Shape (n, 3) [m].
-        radius: Shape (n,) [m].
-        tilt: Derivative of the axes by the centre, shape (n, 3, 3, 3).
+        joint: Joint that carries each sphere, shape (n,).
+        axes: The rows are the normal, the first and the second tangent, world frame, shape (n, 3, 3).
+        point: Contact points, world frame, shape (n, 3) [m].
+        radius: Radii of the spheres, shape (n,) [m].
+        tilt: Derivative of the axes by the sphere's centre, shape (n, 3, 3, 3).
     """
 
     joint: Integers
@@ -147,7 +147,7 @@ def row_derivatives(spheres: SphereContacts, contacts: Contacts, motion: MotionD
 def _rows(
     seen: _Spheres, velocity: Array, drift: Array, motion: MotionDerivatives
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """Return the derivatives of `RowDerivatives`; velocity and drift of all bodies have the shape (n_joints, 6)."""
+    """Return the fields of `RowDerivatives`; velocity and drift of all bodies have the shape (n_joints, 6)."""
     J, n, m = motion.tree.J, seen.joint.shape[0], motion.tree.J.shape[1]
     rows, gap, turned = np.zeros((3 * n, m, m)), np.zeros((n, m)), np.zeros((n, 3, 3, m))
     drift_q, drift_v, still = np.zeros((3 * n, m)), np.zeros((3 * n, m)), np.zeros((3, m))

@@ -48,7 +48,7 @@ class MotionDerivatives(NamedTuple):
             Jacobian.
         drift_q: Derivative of `Motion.drift` by q, shape (n_joints, 6, m).
         drift_v: Derivative of `Motion.drift` by v, shape (n_joints, 6, m).
-        tree: The robot's inertia.
+        tree: Jacobian and inertia of the robot.
     """
 
     column_q: Array
@@ -239,7 +239,7 @@ def motions(system: System, placed: tuple[Array, Array], v: Array) -> MotionDeri
 def _motions(
     tree: Tree, velocity: Array, v: Array, free: Booleans, turn: Array, slope: Array
 ) -> tuple[Array, Array, Array, Array]:
-    """Return the derivatives of `MotionDerivatives`.
+    """Return the fields of `MotionDerivatives`, except the tree.
 
     Args:
         tree: The robot.

@@ -240,7 +240,7 @@ def _yields(f: Array, c: Array, n: int, delta: float) -> bool:  # pragma: no cov
 def _faces(
     f: Array, mu: Array, active: Integers, arena: Arena
 ) -> tuple[Array, Integers]:  # pragma: no cover - compiled
-    """Return directions of the faces of the cones that impulses f (3 n,) lie in, shape (d, 3), and their contacts."""
+    """Return directions (d, 3) of the cone faces on which impulses f (3 n,) lie, and their contacts (d,)."""
     n, d = mu.shape[0], 0
     directions, owner = matrix(arena, 3 * n, 3), indices(arena, 3 * n)
     directions[:] = 0.0

@@ -131,7 +131,16 @@ def _frame_transposed(body: Body, targets: Targets, i: int, s: Array) -> Array:
 
 
 class _Centred(NamedTuple):
-    """The centre of mass: its axes R, mass, arm r from the base, and how they change; shapes as in `_Placed`."""
+    """The centre of mass relative to the base, and derivatives by q.
+
+    Attributes:
+        R: Axes of the base (columns), shape (3, 3).
+        mass: Mass of the robot [kg].
+        r: Vector from the base's origin to the centre of mass, world axes, shape (3,) [m].
+        centre: Derivative of the centre of mass, shape (3, m).
+        arm: Derivative of r, shape (3, m).
+        turns: Derivative of the orientation of the base, shape (3, m).
+    """
 
     R: Array
     mass: float
@@ -146,7 +155,7 @@ class _Centred(NamedTuple):
         Args:
             x: Vector in the axes of the base, shape (m,).
             slope: Its derivative, shape (m, m).
-            turns: True if the robot moves.
+            turns: True for a derivative by q, with which R and r change, too.
         """
         linear, angular = self.R @ slope[:3], self.R @ slope[3:6]
         if turns:

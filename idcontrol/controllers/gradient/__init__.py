@@ -1,12 +1,12 @@
 r"""Derivatives of a control step: implicit differentiation of the problems that the step solved.
 
 The step is a chain of small problems (`idcontrol.controllers.step`). Each is linearized at its solution, on the set of
-constraints that are active there, and the results are multiplied. The P parameters are the state, the reference and
-friction; all matrices have one column per parameter (`Columns`).
+constraints that are active there, and the results are multiplied. The P parameters are the state, the reference, the
+desired accelerations of tasks, and friction; all matrices have one column per parameter (`Columns`).
 
 1. *demand* and *target*: differentiated directly.
 2. *projection*: ``min ½ |v_q - b|²_W`` subject to ``J v = d``: its optimality conditions are linear equations. With
-   tasks, the quadratic program of their demand takes its place (`idcontrol.controllers.gradient.tasks`).
+   tasks, the program of their demand replaces this program (`idcontrol.controllers.gradient.tasks`).
 3. *motion*: ``M_b v⁺ + κ_b = J_bᵀ y`` with, at each contact, ``y = B ξ`` and ``R (u + D y) = 0``, where u = J v⁺ - d.
    B are directions of the impulse, R the rows that the contact law holds, D the compliance of the model. At a sticking
    contact both are the identity; at a sliding contact B is an edge of the pyramid, or turns with the slip on a circle.
@@ -84,8 +84,8 @@ class Slopes(NamedTuple):
         f: Derivative of the impulses, shape (3 n, P).
         moved: The motion.
         shared: Stage II, or None.
-        missed: Misses of the task rows, shape (p,).
-        task: Of these misses, shape (p, P).
+        missed: Desired minus demanded acceleration of each task row, shape (p,).
+        task: Derivative of `missed`, shape (p, P).
         error: Largest relative error of conditions and linear equations, as `Site.errors`.
     """
 

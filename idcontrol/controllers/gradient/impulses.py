@@ -1,7 +1,6 @@
 """Derivatives of the contact impulses of a motion, by stage II and by the contact models.
 
 Derivatives have one column for each of the P parameters (`idcontrol.controllers.gradient.site.Columns`).
-
 """
 
 from __future__ import annotations

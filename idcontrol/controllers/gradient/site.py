@@ -26,7 +26,7 @@ class Columns(NamedTuple):
         q: Configuration, in the tangent space.
         v: Velocity.
         reference: `Reference.q`, then `Reference.v`, then `Reference.a`.
-        task: Desired accelerations of the rows of the tasks.
+        task: Desired accelerations of the task rows.
         mu: Friction of the contacts in stance.
         total: Number of columns.
     """
@@ -40,14 +40,14 @@ class Columns(NamedTuple):
 
     @staticmethod
     def of(m: int, a: int, tasks: int, n: int) -> Columns:
-        """Return the columns of a robot with m velocities, a joints, rows of tasks and n contacts."""
+        """Return the columns of a robot with m velocities, a joints, this number of task rows, and n contacts."""
         ends = np.cumsum([0, m, m, 3 * a, tasks, n]).tolist()
         q, v, reference, task, mu = (slice(*ends[k : k + 2]) for k in range(5))
         return Columns(q, v, reference, task, mu, ends[-1])
 
 
 BY: Final = Columns._fields[:-1]
-"""The parameters."""
+"""Names of the parameters."""
 NO_ERRORS: Final = np.zeros(len(BY) + 1)
 """`Site.errors` of equations that hold."""
 
@@ -64,11 +64,11 @@ class Site(NamedTuple):
     motion: MotionDerivatives
 
     def zeros(self, rows: int) -> Array:
-        """Return a matrix of this number of rows, without any dependence on parameters."""
+        """Return a zero matrix with this number of rows: no dependence on any parameter."""
         return np.zeros((rows, self.columns.total))
 
     def by_q(self, slope: Array) -> Array:
-        """Return a matrix with the derivative by q alone."""
+        """Return the derivative `slope` by q with columns for all parameters, zero except for q."""
         out = self.zeros(slope.shape[0])
         out[:, self.columns.q] = slope
         return out

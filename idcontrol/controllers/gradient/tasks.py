@@ -5,8 +5,8 @@ The demand solves a quadratic program in the accelerations a and the contact for
     minimize    ½ |a_q - ã|²_W + ½ Σ w_i r_i² + ½ ε |F / f|²,       r = y - A a
     subject to  J a = d,   r_i = 0 (strict rows),   z_K(M a + c - Jᵀ F) = limit,   active limits of F and a
 
-in which K are the unactuated velocities and the motors at a limit of torque. Without limits of friction and motors ε is
-zero, and F stands for the momenta that contacts can change (`idcontrol.tasks.demand`).
+in which z_K selects the unactuated velocities and the motors at a torque limit. Without limits of friction and motors ε
+is zero, and F stands for the momenta that contacts can change (`idcontrol.tasks.demand`).
 """
 
 from __future__ import annotations
@@ -51,14 +51,15 @@ class Wanted(NamedTuple):
 class _Equations(NamedTuple):
     """Equations ``C x = e`` of x = (a, F / f): contacts, strict tasks, momenta of the base, active limits.
 
-    Rows with z are ``z (M a + c - Jᵀ F) = e``. The multipliers λ of a Lagrangian ``+ λᵀ(C x - e)`` are at most zero for
-    limits.
+    Rows with z are ``z (M a + c - Jᵀ F) = e``. The Lagrangian contains ``λᵀ(C x - e)``, so multipliers λ of limits are
+    at most zero.
 
     Attributes:
         C: Rows, shape (i, m + 3 n).
         z: Shape (i, m).
-        slope: Derivative of e at constant x, minus the change of C x apart from rows with z, shape (i, P).
-        cone: Contact of each row, -1 if it is no facet of a cone, shape (i,).
+        slope: Derivative of e, minus the derivative of C x at constant x; without the latter in rows with z; shape
+            (i, P).
+        cone: Contact of each row that is a facet of a friction cone, -1 for other rows, shape (i,).
         limit: True for limits, shape (i,).
     """
 
@@ -122,7 +123,7 @@ def task_demand(site: Site, step: AssembledStep, wanted: tuple[Array, Array], d:
 
 
 def _free(site: Site, step: AssembledStep, rows: Rows, unit: float) -> _Program:
-    """Return the program without limits; the base follows from contacts, and from momenta that they cannot change."""
+    """Return the program without limits; its base motion follows from contacts, and momenta that they cannot change."""
     M, J, h = site.system.M, site.contacts.jacobian, site.machine.h
     r, u = J.shape[0], M.shape[0] - step.b.size
     joints = (step.b - site.v[u:]) / h
@@ -133,7 +134,7 @@ def _free(site: Site, step: AssembledStep, rows: Rows, unit: float) -> _Program:
 
 
 def _bounded(site: Site, step: AssembledStep, rows: Rows, unit: float) -> tuple[_Program, list[_Limit]]:
-    """Return the program within the limits of friction and motors, and the limits at which its solution is."""
+    """Return the program within the limits of friction and motors, and the limits that are active at its solution."""
     h, u = site.machine.h, site.v.size - step.b.size
     slowest, fastest = (
         _Speed((one.value - site.v[u:]) / h, one.by_q / h, (one.by_v - 1.0) / h) for one in _speed_limits(site)
@@ -164,7 +165,7 @@ class _Limit(NamedTuple):
 
 
 def _facets(site: Site, dynamics: Dynamics, x: Array) -> Iterator[_Limit]:
-    """Yield the facets of friction cones at which the forces are."""
+    """Yield the active facets of friction cones."""
     n, m, at = dynamics.mu.size, site.v.size, site.columns
     scale = AT_LIMIT * np.abs(x[m:]).max(initial=0.0)
     for i, mu in enumerate(dynamics.mu.tolist()):
@@ -179,7 +180,7 @@ def _facets(site: Site, dynamics: Dynamics, x: Array) -> Iterator[_Limit]:
 
 
 def _torques(site: Site, step: AssembledStep, dynamics: Dynamics, x: Array, unit: float) -> Iterator[_Limit]:
-    """Yield the limits of torque at which motors are."""
+    """Yield the active limits of torque."""
     M, J, u, h = dynamics.M, dynamics.J, site.v.size - step.b.size, site.machine.h
     torque = (M @ x[: site.v.size] + dynamics.bias)[u:] - unit * J[:, u:].T @ x[site.v.size :]
     room = dynamics.most - dynamics.least
@@ -201,7 +202,7 @@ class _Speed(NamedTuple):
 
 
 def _rates(site: Site, limit: _Speed, x: Array, sign: float) -> Iterator[_Limit]:
-    """Yield the limits of acceleration at which joints are; `sign` is -1 for upper limits."""
+    """Yield the active limits of acceleration; `sign` is -1 for upper limits."""
     at, u = site.columns, site.v.size - limit.value.size
     for j in np.flatnonzero(sign * (x[u : site.v.size] - limit.value) <= AT_LIMIT * np.abs(limit.value)):
         C, slope = np.zeros(x.size), np.zeros(at.total)
