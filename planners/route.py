@@ -1,7 +1,7 @@
 """Footsteps along a route: poses that the middle of the feet passes at given times.
 
-Each step aims at the pose of the route at its time of landing, from wherever the standing feet are, so a machine that
-was pushed off the route returns to it within the limits of a step.
+Each step aims at the pose of the route half a step after its landing, starting from the present standing feet. So a
+machine that was pushed off the route returns to it, within the limits of a step.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from idcontrol.planners.dcm import Footstep, Steps, compose
 from idcontrol.types import Array
 
 AHEAD: Final = 4
-"""Number of planned steps; a later step changes the divergent component of now by less than a millimetre."""
+"""Number of planned steps; later steps change the present divergent component by less than a millimetre."""
 ARRIVED: Final = 0.01
-"""Distance [m] and angle [rad] of a foot from its last place that need no further step."""
+"""Largest distance [m] and angle [rad] of a foot from its last place without a further step."""
 STOPS: Final = 0.15
 """Probability that a drawn segment is a stop."""
 STRAFES: Final = 0.2
@@ -32,7 +32,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     Attributes:
         count: Number of waypoints, drawn at random: ahead, to a side, on the spot, all with a turn; 0 for no route.
         each_s: Time from waypoint to waypoint.
-        far_m: Longest way between waypoints.
+        far_m: Largest distance between waypoints.
         turn_rad: Largest turn between waypoints.
         step_m: Longest step forwards and backwards.
         aside_m: Longest step of a foot away from the other foot.
@@ -49,7 +49,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Way(NamedTuple):
-    """A route in time.
+    """A route with its times.
 
     Attributes:
         times: Times of the waypoints, shape (n,) [s].
@@ -110,7 +110,7 @@ def footsteps(
 
 
 def _within(aim: Array, standing: Array, their: Array, own: Array, route: Route) -> Array:
-    """Return the place of a foot, shape (3,), for a middle of the feet at `aim`, within the limits of a step.
+    """Return the place of a foot that moves the middle of the feet to `aim`, within the limits of a step, shape (3,).
 
     Args:
         aim: Pose of the middle, shape (3,).

@@ -30,7 +30,7 @@ SURE: Final = 0.9
 TIPS_RAD: Final = 0.01
 """A standing sole counts as tipping over an edge if it is tilted by more than this [rad]."""
 ROUTE_ENDS_S: Final = 2.0
-"""Time after the last waypoint in which the feet close [s]."""
+"""Time after the last waypoint in which the machine brings its feet together [s]."""
 ARMS_HZ: Final = (0.2, 0.6)
 """Frequencies of random motions of arms [Hz]."""
 ARMS_RAMP_S: Final = 2.0
@@ -324,7 +324,8 @@ class Walk:
                 self.steps[self._done :] = capture.retimed(self.steps[self._done :], later, t)
 
     def _lead(self, way: route.Way, state: State) -> dcm.Footstep:
-        """Place all steps from the present one on along the route, from where the feet stand; return the first."""
+        """Place the present step and all later ones along the route, from the measured feet; return the present
+        step."""
         step, feet = self.steps[self._done], self._centres(self._body.places(state.q))
         k = self._groups.index(step.feet)
         ahead = route.footsteps(way, self._walk, feet, self._feet, self._groups[k:] + self._groups[:k], step.lift_s)

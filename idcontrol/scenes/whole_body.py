@@ -64,7 +64,7 @@ class Push(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Punches(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A push on all links at a random time between two waypoints, each in a random horizontal direction.
+    """Pushes on all links: one between each two waypoints, at a random time and in a random horizontal direction.
 
     Attributes:
         force_n: Smallest and largest force, drawn for each punch; null for no punches.
