@@ -324,8 +324,7 @@ class Walk:
                 self.steps[self._done :] = capture.retimed(self.steps[self._done :], later, t)
 
     def _lead(self, way: route.Way, state: State) -> dcm.Footstep:
-        """Place the present step and all later ones along the route, from the measured feet; return the present
-        step."""
+        """Place the present and all later steps along the route, from the measured feet; return the present step."""
         step, feet = self.steps[self._done], self._centres(self._body.places(state.q))
         k = self._groups.index(step.feet)
         ahead = route.footsteps(way, self._walk, feet, self._feet, self._groups[k:] + self._groups[:k], step.lift_s)

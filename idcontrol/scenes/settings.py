@@ -24,9 +24,8 @@ class AssumedFriction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         pyramid: Friction pyramid of plants and controllers with ``ContactLaw.cone == "pyramid"``. ``inscribed`` is the
             diamond inside the cone, with μ along the tangents and μ/√2 along their diagonals. ``circumscribed`` is the
             diamond around the cone, with √2 μ along the tangents and μ along their diagonals. ``original`` follows
-            Zapolsky & Drumwright 2017. Its tangents s and t are turned by 45°. Along them, plants have the
-            circumscribed diamond, |f_s| ≤ μ f_n and |f_t| ≤ μ f_n; controllers have the inscribed diamond, |f_s| +
-            |f_t| ≤ μ f_n.
+            Zapolsky & Drumwright 2017, with tangents s and t turned by 45°: plants have |f_s| ≤ μ f_n and |f_t| ≤ μ f_n
+            (circumscribed), controllers have |f_s| + |f_t| ≤ μ f_n (inscribed).
     """
 
     estimate: NotNegative | None = None
