@@ -42,7 +42,7 @@ DEAR = re.compile(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Mark tests with dear kernels as slow where kernels are compiled; sort tests by their kernels."""
+    """Mark tests with expensive kernels as slow if kernels are compiled; sort tests by their kernels."""
     for item in items:
         if not numba.config.DISABLE_JIT and DEAR.search(item.nodeid):
             item.add_marker(pytest.mark.slow)

@@ -21,7 +21,7 @@ def test_every_controller_on_the_list_stands_within_its_limits(quadruped, name):
 
 @pytest.mark.parametrize("name", list(controllers.available()))
 def test_no_joint_is_driven_faster_than_it_can_stop(quadruped, name):
-    """A knee a milliradian before its stop: a demand to stay gives a different torque from a demand to move on."""
+    """A knee is a milliradian before its stop: demands to stay and to move on give different torques."""
     end = float(scenes.HOME.max()) + 1e-3
     controller = walker.controller(name, limit=1e4, limits={"lower": -3.0, "upper": end})
     knee, state = int(scenes.HOME.argmax()), walker.at_home(quadruped)

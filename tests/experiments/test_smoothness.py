@@ -10,7 +10,7 @@ from tests.experiments.outcomes import outcome, walked
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
-    """Two controllers walk alike; the torques of one change twice as fast."""
+    """Two controllers with the same walk; the torques of one change twice as fast."""
     folder, results = tmp_path_factory.mktemp("walks"), []
     for factor, controller in ((1.0, "id-coulomb-qp"), (2.0, "pid")):
         data = walks.arrays(3.0)

@@ -74,7 +74,7 @@ def test_table_3_has_paper_and_presets_side_by_side_and_says_who_fell(walk):
 
 
 def test_every_printed_number_of_a_table_has_a_verdict(walk):
-    """The preset paper walks with a fifth more than one printed error and a third more than another."""
+    """The preset `paper` has a fifth more than one printed error, and a third more than another."""
     printed = PAPER["tracking"]["values"]["rigid_low"]
 
     def change(run):
@@ -185,7 +185,7 @@ def test_claims_follow_the_numbers(walk):
 
 
 def test_force_errors_while_the_predicted_feet_stand_leave_out_feet_that_land():
-    """A foot is predicted to land 3 ticks later than it does; all the time 1 % is off."""
+    """A foot lands 3 ticks earlier than predicted; predicted forces err by 1 % all the time."""
     data = walks.arrays(3.0)
     data["force_pred"] = 1.01 * data["force"]
     foot = 0

@@ -1,7 +1,7 @@
 """Every contact model and controller satisfies its laws on random machines in random states.
 
-Trees of 1 to 30 joints, floating or not, links of 1 g to 1 t, up to six contacts anywhere, at any angle, in or above
-the ground: much of it no machine that anybody would build.
+Machines are trees of 1 to 30 joints, floating or not, with links of 1 g to 1 t and up to six contacts anywhere, at any
+angle, in or above the ground. Many are unlike any real machine.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ CLOCKS = ((time.perf_counter, stopwatch.wall_s), (time.process_time, stopwatch.p
 
 
 class Hands(event.Listener):
-    """A clock that advances by a second when the compilation of a function begins."""
+    """A clock that advances by a second at the beginning of each compilation."""
 
     def __init__(self):
         self.now, self.looked = 100.0, lambda: None

@@ -30,7 +30,7 @@ PHASES = [f"the loop is {name}" for name in ("standing up", "working", "halting"
 
 @pytest.fixture(scope="module")
 def life(tmp_path_factory):
-    """Make a life of a robot, once; return its metrics and the folder of its record."""
+    """Return a function that runs a robot once, from lying to lying; it returns metrics and record folder."""
 
     @functools.cache
     def live(robot):

@@ -21,7 +21,7 @@ def turning(angle, axis=2):
 
 
 def first_doubt(states):
-    """Time at which a machine is first not believed [s]; None if it always is. States are q, v and an orientation."""
+    """Return the time at which a state is first doubted [s]; None if none is. States are q, v and an orientation."""
     heard = nothing(1)
     for k, (q, v, orientation) in enumerate(states):
         if not believable(heard, TRUST, np.zeros(1, dtype=np.bool_), k * H, np.array([q]), np.array(v), orientation):

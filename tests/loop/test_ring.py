@@ -58,7 +58,7 @@ def test_the_writer_sees_the_lag_of_the_recorder_but_not_of_viewers():
 
 
 def test_rows_of_a_killed_process_are_there():
-    """The child writes 50 rows into inherited memory and is killed by SIGKILL in its endless 51st."""
+    """A child process writes 50 rows into inherited memory, begins row 51, and is killed by SIGKILL."""
     descriptor, memory = anonymous(ring_bytes(3, 64))
     code = (
         "import numpy as np, os, signal\n"

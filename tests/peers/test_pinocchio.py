@@ -51,7 +51,7 @@ def held(contacts: Contacts, v: np.ndarray) -> np.ndarray:
 
 
 def demand(v: np.ndarray, contacts: Contacts) -> np.ndarray:
-    """Joint velocities, shape (12,), with which the feet can stand, about 5 m/s² away from the current ones."""
+    """Joint velocities, shape (12,), with which the feet can stand, for random accelerations of about 5 m/s²."""
     rng = np.random.default_rng(7)
     return held(contacts, v + scenes.H * 5.0 * rng.normal(size=18))[6:]
 
@@ -159,7 +159,7 @@ def test_pinocchio_admm_under_our_torques_finds_each_predicted_force(feet, seed)
 @pytest.mark.parametrize("speed", [0.0, 1.0], ids=["feet that stand", "feet that slide and part"])
 @pytest.mark.parametrize("feet", STANCES.values(), ids=STANCES)
 def test_pinocchio_contact_inverse_dynamics_agrees_with_the_compliant_model(feet, speed, seed):
-    """Forces that Pinocchio infers from the motion carry the base, although it does not know that they must."""
+    """Forces that Pinocchio computes from the motion carry the base, although it does not require this."""
     system = scenes.links()
     q, v, contacts = moment(system, feet, seed)
     v = v + speed * np.random.default_rng(seed + 10).normal(size=18)

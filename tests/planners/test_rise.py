@@ -1,4 +1,4 @@
-"""The way between lying and standing, and the walk's end from which it begins."""
+"""The motion between lying and standing, and the end of the walk, from which lying down begins."""
 
 from __future__ import annotations
 

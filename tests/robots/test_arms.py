@@ -1,4 +1,4 @@
-"""The robots with hands: the paper's arm is the model it was simulated with, the panda is its maker's.
+"""The robots with hands: the paper's arm equals the model of its simulation, the panda that of its maker.
 
 Expected numbers of the arm: PositronicsLab/Pacer @ 4fd43d2, Example/Model/Arm/model.sdf, evaluated independently.
 """

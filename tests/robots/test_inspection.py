@@ -232,7 +232,7 @@ def test_feet_below_the_ground_under_a_fixed_base_are_a_warning(tmp_path):
 
 
 def changed(tmp_path, *changes):
-    """What is found in the robot with each text exchanged for another, in its file or in the URDF."""
+    """Return the check of the robot after replacements of texts in its file or in the URDF."""
     for file in (descriptions.write(tmp_path), tmp_path / "mule.urdf"):
         text = file.read_text()
         for old, new in changes:

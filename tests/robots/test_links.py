@@ -1,4 +1,4 @@
-"""The paper's quadruped has the masses, the geometry and the oddities of the model it was simulated with.
+"""The paper's quadruped has the masses, geometry and oddities of the model in the paper's simulation.
 
 Expected numbers: PositronicsLab/Pacer @ a1393ab, example/models/links/model.sdf, evaluated by hand and independently.
 """
