@@ -45,11 +45,11 @@ FEW = Effort(samples=10, budget_s=0.01)
 ELSEWHERE = ("make", "pip", "python", "tsid/bin/pip", "source", "export", "idcontrol warmup", "idcontrol bus")
 """Commands that are not run here: `make` and what it runs is up to `.ci/run`, the others fetch something. The robot on
 a bus, the bridge to it and their loop are run by `tests/adapters/test_bus.py`."""
-OF_OTHERS = ("tsid/bin/python", "--peers tsid", ".npz", "FOLDER", "loop.joints=unitree")
+OF_OTHERS = ("tsid/bin/python", "--peers tsid", ".npz", "FOLDER", "loop.joints=unitree", "commission my_robot.toml")
 """Third-party files, and a robot on a bus: a command with these words cannot run here."""
 HEAVY = ("--study", "runs/tables", "--controllers all", "coulomb-cone")
 """Commands whose short form also takes many seconds, or compiles for minutes."""
-MAY_MISS = ("run", "compare", "loop", "doctor")
+MAY_MISS = ("run", "compare", "loop", "commission", "doctor")
 """Commands that may exit with status 1: a shortened run may miss its task, and a computer may lack something."""
 
 Script = list[tuple[str, list[str]]]

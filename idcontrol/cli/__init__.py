@@ -17,6 +17,7 @@ from idcontrol.cli import (
     bench,
     bus,
     check,
+    commission,
     compare,
     completion,
     doctor,
@@ -72,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 GROUPS = {
-    "Start": (listing, run, compare, loop, bus),
+    "Start": (listing, run, compare, loop, bus, commission),
     "Look": (runs, report, view, replay, export),
     "Check": (check, doctor, trust),
     "Measure": (identify, bench, league),

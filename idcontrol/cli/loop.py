@@ -76,7 +76,7 @@ def command(
     viewer = Viewer("idcontrol.cli.live", port) if view or port is not None else None
     if viewer is not None and importlib.util.find_spec("viser") is None:
         raise InputError(f"--view needs the package viser: {install_command('viz')}")
-    metrics = _drive(experiment, request, settings, out, viewer)
+    metrics = drive(experiment, request, settings, out, viewer)
     if as_json:
         print_json(metrics)
     else:
@@ -92,7 +92,7 @@ def command(
     return say(f"{metrics['error'] or why_not(metrics)}{beside}", UNUSABLE if raised else TASK_FAILED)
 
 
-def _drive(
+def drive(
     experiment: str, request: Mapping[str, Any], settings: tuple[str, ...], out: Path | None, viewer: Viewer | None
 ) -> dict[str, Any]:
     """Run the loop with these options; return its metrics.

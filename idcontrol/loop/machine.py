@@ -69,7 +69,8 @@ class Machine:
         safety: State machine of the machine.
         endpoint: The machine's side of the conversation.
         row: Telemetry of the last tick (`channels`).
-        health: Values of drives, supply and joystick. A plant has none: they are NaN unless the caller fills them.
+        health: Values of drives, supply and joystick. A plant has none: they are NaN unless the caller fills them. If a
+            plant has an attribute `estop`, it says whether the emergency stop is pressed.
     """
 
     def __init__(
@@ -148,6 +149,8 @@ class Machine:
 
     def _write(self, motion: _Motion) -> None:
         self._wire.write_state(self._values, motion.state, motion.tau, motion.accelerometer, self.health)
+        if getattr(self._plant, "estop", False):
+            self._wire.health(self._values).supply[1] = 1.0
 
     def _moved(self, command: Array | None) -> _Motion:
         """Return the motion after one period; the last motion if the machine does not move."""

@@ -19,6 +19,7 @@ from idcontrol.planners.commands import Joystick
 from idcontrol.planners.rise import Lair, Rise
 from idcontrol.planners.trot import TrotPlanner
 from idcontrol.record.metrics import Layout, locomotion
+from idcontrol.scenes.disturbances import Kicked
 from idcontrol.scenes.locomotion import POSTURE, Posture, WaypointProgress, channels, layout, progress_of
 from idcontrol.scenes.walk import LEAST_POWER, WalkConfig, WalkPlanner, WalkScene
 from idcontrol.sensing import Sensing
@@ -70,8 +71,8 @@ class WalkSession:
         patch: Foot of each contact; None if each contact is a foot.
         notes: Number of notes, `NOTES`.
         orders: Orders of joints of the robot file.
-        lying: State of a robot that lies at the start; None without a lying pose, or if the ground is not a plane or
-            its normals have errors.
+        lying: State of a robot that lies at the start; None without a lying pose, if it hangs on a hoist, or if the
+            ground is not a plane or its normals have errors.
     """
 
     notes = NOTES
@@ -120,7 +121,8 @@ class WalkSession:
 
     def plant(self, dt: float) -> Plant:
         """Return the plant, stepped every `dt` [s]."""
-        return self._scene.plant(dt, lies=self._rise is not None, ready=True)
+        plant, kick = self._scene.plant(dt, lies=self._rise is not None, ready=True), self._scene.config.kick
+        return plant if kick.at_s is None else Kicked(plant, round(kick.at_s / dt), np.array(kick.velocity_m_s))
 
     def between(self) -> Between | None:
         """Return the motion between lying and standing, and the gains that hold the joints on it."""
@@ -163,7 +165,12 @@ class WalkSession:
         """Return the motion between lying and standing, if there is one."""
         config, robot = self._scene.config, self._scene.robot
         lying = robot.description.lying
-        if lying is None or config.terrain != "plane" or config.disturbance.normal_error_rad > 0.0:
+        if (
+            lying is None
+            or config.hoist.hangs
+            or config.terrain != "plane"
+            or config.disturbance.normal_error_rad > 0.0
+        ):
             return None
         whole = robot.contacts(config.mu, supports=True)
         home = robot.standing_state(whole.system)

@@ -58,6 +58,7 @@ from idcontrol.scenes.disturbances import (
     loaded,
     noisy,
 )
+from idcontrol.scenes.hoist import Hoist, Hoisted
 from idcontrol.scenes.settings import AssumedFriction, FeedbackGains
 from idcontrol.sensing import Sensing, sense, stance
 from idcontrol.sensing.ahead import Ahead
@@ -187,6 +188,7 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         noise: Noise of the sensed state.
         sensing: Settings of state estimation for planner and controller.
         kick: A push.
+        hoist: A hoist that carries the robot of a loop.
         balance: Additional righting of the base by the stance legs.
         disturbance: Differences of the plant and of the schedule from the controller's assumptions.
         command: Commands to the motors.
@@ -219,6 +221,7 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     noise: SensorNoise = SensorNoise()
     sensing: Sensing = Sensing()
     kick: Kick = Kick()
+    hoist: Hoist = Hoist()
     balance: BaseRighting = BaseRighting()
     disturbance: Disturbance = Disturbance()
     command: CommandSettings = CommandSettings()
@@ -469,7 +472,8 @@ class WalkScene:
             feet = self.robot.contacts(mu, self.ground, system, supports=lies)
         dt = period_s if config.plant_rate_hz is None else 1.0 / config.plant_rate_hz
         setup = plants.Setup(system=system, contacts=feet, dt=dt, settings=config.ground, robot=self.robot, mu=mu)
-        plant = plants.build(config.plant, setup)
+        hangs, estop_s = config.hoist.hangs, config.hoist.estop_s
+        plant = Hoisted(system, estop_s) if hangs else plants.build(config.plant, setup)
         if ready and isinstance(plant, Stepping):
             plant.warm(self.robot.standing_state(system))
         patched = config.patch.mu is not None
