@@ -14,6 +14,7 @@ FEW = Effort(samples=50, budget_s=0.05)
 TSID = os.environ.get("TSID_PYTHON")
 
 
+@pytest.mark.slow  # rows of `bench solvers` are timed in `make test`
 def test_cases_need_no_program_and_are_timed_without_tsid(monkeypatch):
     monkeypatch.delenv("TSID_PYTHON", raising=False)
     timings = list(tasks.rows(None, FEW))
