@@ -2,8 +2,8 @@
 
 Input and output arrays have one row per robot. For each row, a compiled loop computes the multibody terms
 (`idcontrol.dynamics.multibody`), detects the contacts and takes the control step. It releases the interpreter's lock,
-so threads share the rows. Python code runs only for rows that this first attempt does not solve: the controller repeats
-the step and relaxes a demand.
+so threads share the rows. Python code runs only for rows that compiled code does not solve: their contact problem has
+no accurate solution, or its compiled model does not support infinite friction.
 
 The result of a row is bitwise equal to the result of `Controllers.single`, a controller for one robot.
 """
@@ -34,7 +34,7 @@ from idcontrol.controllers.whole import whole_step
 from idcontrol.dynamics.multibody import CompiledSystem
 from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
-from idcontrol.kernels.bound import Bound, entry
+from idcontrol.kernels.bound import Bound, bind, entry
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.robots.robot import Robot
@@ -204,8 +204,8 @@ class Controllers:
             settings: Settings of the steps; None for the defaults. Impacts are never predicted, even if the settings
                 ask for it.
             threads: Number of threads that share the rows; None means one per processor that this process may use.
-            tasks: Whole-body tasks (`idcontrol.tasks`); all rows share their gains, weights and references, and
-                one thread steps them.
+            tasks: Whole-body tasks (`idcontrol.tasks`); all rows share their gains, weights and references. Calls do
+                not update the tasks' errors.
 
         Raises:
             UnknownName: No controller has that name.
@@ -223,8 +223,7 @@ class Controllers:
         count = _processors() if threads is None else threads
         if count < 1:
             raise InputError(f"threads is {threads}; it must be 1 or more")
-        # controllers with the same tasks share the array of their errors
-        self._singles = [self.single(0.0) for _ in range(1 if self._tasks else min(count, n))]
+        self._singles = [self.single(0.0) for _ in range(min(count, n))]
         workers = [_worker(single) for single in self._singles]
         first = self._singles[0]
         system, contacts = first._system, first._contacts
@@ -368,8 +367,12 @@ def _worker(single: InverseDynamics) -> _Worker:
     # the first call allocates references for this number of feet
     single(State(t=0.0, q=_neutral(system), v=np.zeros(system.n_velocities)), _standing(system, contacts.n_feet))
     single.reset()
-    assert single._whole is not None
-    return _Worker(whole=single._whole, intake=single._intake.room)
+    assert single._parts is not None
+    terms = single._machine.tasks
+    # controllers with the same tasks share the array of their errors, in which every step writes
+    errors = terms.targets._replace(error=np.zeros_like(terms.targets.error))
+    machine = bind(single._machine._replace(tasks=terms._replace(targets=errors)))
+    return _Worker(whole=bind(single._parts._replace(machine=machine)), intake=single._intake.room)
 
 
 def _neutral(system: System) -> Array:
@@ -436,7 +439,7 @@ def _keep_row(worker: _Worker, rows: _Rows, i: int) -> None:
 def _steps(worker: _Worker, rows: _Rows, call: _Call, out: Commands, begin: int, end: int) -> None:
     """Step the rows from `begin` to `end`.
 
-    A row that the first attempt does not solve stays unchanged and gets the status FALLBACK.
+    A row that compiled code does not solve stays unchanged and gets the status FALLBACK.
     """
     references, machine = call.references, worker.whole.borrowed.machine.borrowed
     for i in range(begin, end):

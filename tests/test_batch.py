@@ -125,11 +125,32 @@ def test_a_nan_row_gets_no_torque_and_does_not_affect_others():
     require_same(harmed, whole, ~bad)
 
 
+@pytest.mark.parametrize("robot", ["go1", "links"])
+@pytest.mark.parametrize("name", ["id-noslip-lcp", "id-noslip-qp", "id-coulomb-qp", "id-coulomb-lcp"])
+def test_no_row_is_stepped_in_python(name, robot, monkeypatch):
+    """Random demands, a fifth of which have no motion without slip within the limits."""
+    robot, n, rng = robots.load(robot), 200, np.random.default_rng(0)
+    wild = np.geomspace(1e-3, 2.0, n)[:, None]
+    batch = Controllers(name, robot, n, mu=np.resize([0.1, 0.3, 0.6, 1.0], n))
+    monkeypatch.setattr(batch, "_step_in_python", lambda *_: pytest.fail("a row is stepped in Python"))
+    q, home = np.tile(robot.standing_state().q, (n, 1)), robot.standing_reference().q
+    q[:, 2] -= 0.004 * rng.random(n)
+    q[:, 7:] += 0.05 * wild * rng.normal(size=(n, 12))
+    references = References.standing(home + 0.1 * wild * rng.normal(size=(n, 12)), 4)
+    commands = batch(0.0, q, wild * rng.normal(size=(n, 18)), references)
+    assert (commands.status <= Status.REPAIRED).all()
+
+
+@pytest.mark.parametrize("with_tasks", [False, True], ids=["joints", "tasks"])
 @pytest.mark.parametrize("threads", [2, 5, 40])
-def test_the_number_of_threads_changes_nothing(threads):
+def test_the_number_of_threads_changes_nothing(threads, with_tasks):
     inputs, every = demands(), np.arange(N)
-    one = stepped(Controllers("id-coulomb-qp", ROBOT, N, mu=MU, threads=1), inputs)
-    require_same(stepped(Controllers("id-coulomb-qp", ROBOT, N, mu=MU, threads=threads), inputs), one, every)
+    one, many = (
+        Controllers("id-coulomb-qp", ROBOT, N, mu=MU, threads=count, tasks=[tasks.CoM(kp=100)] if with_tasks else [])
+        for count in (1, threads)
+    )
+    for _ in range(4 if with_tasks else 1):  # threads that shared the errors of tasks would rarely meet
+        require_same(stepped(many, inputs), stepped(one, inputs), every)
 
 
 def test_reset_forgets_only_the_chosen_rows():

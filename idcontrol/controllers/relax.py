@@ -14,11 +14,11 @@ from typing import Final
 import numpy as np
 
 from idcontrol.contact.contacts import Contacts
-from idcontrol.controllers.schemes import Scheme, move_with, share
+from idcontrol.controllers import schemes
+from idcontrol.controllers.schemes import Scheme, share
 from idcontrol.controllers.step import (
     COARSE,
     INEXACT,
-    MOVED,
     NO_SOLUTION,
     SERVO,
     SERVO_SLIPS,
@@ -107,22 +107,18 @@ def _warm(step: AssembledStep) -> WarmStart:
 def without_slip(problem: StepProblem, step: AssembledStep, f: Array, *, repair: bool = True) -> Answer:
     """Solve a step that has no motion without slip, or whose motion without slip exceeds the friction limits.
 
-    Tracking is relaxed (`idcontrol.controllers.repair`); if the step remains infeasible, contacts may slip. If `repair`
-    is False, a motion without slip is kept, and without such a motion there is no solution. `problem` is the step as a
-    problem for models in Python; the other arguments are as for `solve`.
+    A demand is relaxed (`schemes.without_slip`). If `repair` is False, a motion without slip is kept, and without such
+    a motion there is no solution. `problem` is the step as a problem for models in Python; the other arguments are as
+    for `solve`.
     """
-    w, cones, warm = step.w, step.cones, _warm(step)
     if not repair:
-        answer = accept(step, f, no_slip.solve_whitened(problem, w, warm))
+        answer = accept(step, f, no_slip.solve_whitened(problem, step.w, _warm(step)))
         shared = answer if answer.ending == NO_SOLUTION else share(step, f, answer, HEAP)
         return answer if shared.ending == NO_SOLUTION else shared
-    opening = no_slip.normal_velocities(problem, w, warm)
-    held = np.ones(cones.mu.size, dtype=np.bool_) if opening is None else opening <= cones.v_tol
-    if w.fixed.size > 0:
-        answer = move_with(step, held, f, HEAP)
-        if answer.ending == MOVED:
-            return answer
-    answer = accept(step, f, dissipation.solve_whitened(problem, w, None))
+    answer = schemes.without_slip(bind(step), f, False, HEAP)
+    if answer.ending != NO_SOLUTION:
+        return answer
+    answer = accept(step, f, dissipation.solve_whitened(problem, step.w, None))
     step.active[:] = 0
     if answer.ending == NO_SOLUTION:
         return answer

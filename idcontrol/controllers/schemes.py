@@ -18,7 +18,7 @@ from typing import Any, Final, SupportsIndex
 import numpy as np
 
 from idcontrol.controllers.repair import ACCURATE, nearest_motion_kernel
-from idcontrol.controllers.step import ANSWER, MOVED, NO_SOLUTION, SOLVED, Answer, AssembledStep, Solve
+from idcontrol.controllers.step import ANSWER, COARSE, MOVED, NO_SOLUTION, SLIPS, SOLVED, Answer, AssembledStep, Solve
 from idcontrol.kernels.arena import Arena, flags, matrix, vector, zeros
 from idcontrol.kernels.bound import Bound
 from idcontrol.kernels.jit import njit
@@ -43,7 +43,7 @@ from idcontrol.models.distribution import (
     within,
 )
 from idcontrol.models.forward import Attempt
-from idcontrol.models.no_slip import DUAL, PIVOTING, SLIP_SPEED, no_slip_kernel
+from idcontrol.models.no_slip import DUAL, PIVOTING, SLIP_SPEED, no_slip_kernel, settled_kernel
 from idcontrol.models.step import ContactModel
 from idcontrol.models.whitened import recover_kernel, uncertain
 from idcontrol.solvers import status
@@ -277,32 +277,6 @@ def smooth(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
     return Answer(smoothed.ending, False, smoothed.residual, smoothed.impulse, excess)
 
 
-@linked
-@njit(cache=True, error_model="numpy")
-def move_with(p: AssembledStep, held: Booleans, f: Array, arena: Arena) -> Answer:
-    """Relax tracking: take the motion closest to the demand within all limits; contacts `held` (n,) do not slip."""
-    p.active[:] = 0  # the active rows belong to another motion
-    impulse = vector(arena, p.w.fixed.shape[0])
-    residual = nearest_motion_kernel(p.w, p.cones, held, p.bounds, f, impulse, arena)
-    return Answer(MOVED if residual <= ACCURATE else NO_SOLUTION, False, residual, impulse, np.nan)
-
-
-@njit(cache=True, inner=True, error_model="numpy")
-def move(p: AssembledStep, f: Array, arena: Arena) -> Answer:
-    """Relax tracking; hold all contacts that stay closed under f (3 n,), the impulses of the model without slip."""
-    n, k, rho = p.cones.mu.shape[0], p.w.rho.shape[1], p.w.rho
-    x, held = zeros(arena, k), flags(arena, n)
-    for r in range(f.shape[0]):
-        for d in range(k):
-            x[d] += rho[r, d] * f[r]
-    for i in range(n):
-        opening = p.w.c[i]
-        for d in range(k):
-            opening += rho[i, d] * x[d]
-        held[i] = opening <= p.cones.v_tol
-    return move_with(p, held, f, arena)
-
-
 # --- contact models: each writes the impulses f, and returns True if solved, and the residual
 
 
@@ -331,11 +305,61 @@ def _answer(p: AssembledStep, f: Array, solved: bool, residual: float, arena: Ar
     return Answer(SOLVED if solved else NO_SOLUTION, False, residual, impulse, np.nan)
 
 
+@njit(cache=True, inner=True, error_model="numpy")
+def _staying(p: AssembledStep, f: Array, arena: Arena) -> Booleans:
+    """Return the contacts that stay closed under impulses f (3 n,), shape (n,)."""
+    n, k = p.cones.mu.shape[0], p.w.rho.shape[1]
+    x, stay = zeros(arena, k), flags(arena, n)
+    for r in range(f.shape[0]):
+        for d in range(k):
+            x[d] += p.w.rho[r, d] * f[r]
+    for i in range(n):
+        opening = p.w.c[i]
+        for d in range(k):
+            opening += p.w.rho[i, d] * x[d]
+        stay[i] = opening <= p.cones.v_tol
+    return stay
+
+
+@late(lambda *_: ANSWER)
+@njit(cache=True, error_model="numpy")
+def without_slip(held: Bound, f: Array, solved: bool, arena: Arena) -> Answer:
+    """Relax tracking: take the motion without slip closest to the demand; let contacts slip if there is no such motion.
+
+    Args:
+        held: The bound step, with rounding bounds.
+        f: Impulses, shape (3 n,). In: solution of the model without slip if `solved`. The contacts that stay closed in
+            this solution neither slip nor open. Out: impulses of the answer.
+        solved: False if the model without slip failed; its search for the sticking contacts is then continued.
+        arena: Arena for all arrays.
+    """
+    p = held.borrowed
+    impulse, stay = vector(arena, p.w.fixed.shape[0]), np.ones(p.cones.mu.shape[0], dtype=np.bool_)
+    if not solved:
+        solved, settled = settled_kernel(p.w, stay, arena)
+        assign(f, settled)
+    if solved:
+        stay = _staying(p, f, arena)
+    p.active[:] = 0  # the active rows belong to another motion
+    if impulse.shape[0] > 0:
+        residual = nearest_motion_kernel(p.w, p.cones, stay, p.bounds, f, impulse, arena)
+        if residual <= ACCURATE:
+            return Answer(MOVED, False, residual, impulse, np.nan)
+    solved, residual = _slipping(edge_lcp_kernel, p, f, arena)
+    p.active[:] = 0
+    answer = _answer(p, f, solved, residual, arena)
+    if not solved:
+        return answer
+    shared = share(p, f, answer, arena)
+    return Answer(SLIPS, False, residual, shared.impulse if shared.ending == SOLVED else answer.impulse, np.nan)
+
+
 @njit(inline="always")
-def _two_stages(model: Any, kind: Any, moves: bool, held: Bound, f: Array, arena: Arena) -> Answer:
+def _two_stages(model: Any, kind: Any, relaxes: bool, held: Bound, f: Array, arena: Arena) -> Answer:
     """Take the sticking motion if it solves the step; otherwise run a contact model and stage II.
 
-    `moves` is True for models without slip: if the model's motion exceeds the friction limits, tracking is relaxed.
+    `relaxes` is True for models without slip: if they fail, or their motion exceeds the limits of friction or motors,
+    `without_slip` relaxes a demand.
     """
     p = held.borrowed
     answer = Answer(NO_SOLUTION, False, np.inf, vector(arena, p.w.fixed.shape[0]), np.nan)
@@ -346,8 +370,10 @@ def _two_stages(model: Any, kind: Any, moves: bool, held: Bound, f: Array, arena
         solved, residual = model(kind, p, f, arena)
         if solved:
             answer = share(p, f, _answer(p, f, True, residual, arena), arena)
-            if moves and answer.ending != SOLVED and bounded and p.w.fixed.shape[0] > 0:
-                answer = move(p, f, arena)
+            if not relaxes and answer.ending != SOLVED:
+                answer = Answer(COARSE, False, residual, answer.impulse, np.nan)
+        if relaxes and bounded and answer.ending != SOLVED:
+            answer = without_slip(held, f, solved, arena)
     return answer
 
 
@@ -466,7 +492,7 @@ class Scheme:
         solve: The compiled scheme; None if the model runs in Python only.
         impact: `forward`, compiled; None if it runs in Python only.
         after: Second stage, which shares the impulses of a solution of `model` among the contacts; None to keep them.
-        sticks: True if contacts may slip only when there is no other solution (`relax.without_slip`).
+        sticks: True if contacts may slip only when there is no other solution (`without_slip`).
         calms: True if measures against chatter apply: the demand is projected onto the motions that contacts allow
             (math.md, section 12.1), and torques obey the torque-rate limit.
         law: The friction law that shared impulses obey (`idcontrol.models.distribution`).

@@ -527,9 +527,9 @@ def _stage_one(
 
     _, search = no_slip.frictionless(whitened, OPENING, closed, rank_tolerance=dependent, most=most)
 
-    def look(guess: Booleans) -> tuple[_StageOne | None, str]:
-        answer, why = search(guess)
-        return None if answer is None else _StageOne(answer.f, (answer.active & 1) << 4, *answer[2:]), why
+    def look(guess: Booleans) -> tuple[_StageOne, int]:
+        answer, number = search(guess)
+        return _StageOne(answer.f, (answer.active & 1) << 4, *answer[2:]), number
 
     slides = np.isfinite(contacts.mu) & (contacts.mu > 0.0)
     return settle(closed, closed, attempt, look=None if slides.any() else look, lets_slip=problem.prescribed is None)

@@ -26,7 +26,7 @@ from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, assign_rows, solve_upper
 from idcontrol.kernels.linked import linked
 from idcontrol.models.step import CLOSED_GAP, Ending, StepProblem, StepSolution, WarmStart, warm_bits
-from idcontrol.models.sticking import Attempt, Look, Try, result_of, scan, settle
+from idcontrol.models.sticking import Attempt, Look, Try, scan, settle, settled
 from idcontrol.models.whitened import (
     INEXACT,
     USED_UP,
@@ -421,22 +421,6 @@ def solve_whitened(
     )
 
 
-def normal_velocities(problem: StepProblem, whitened: Whitened, warm: WarmStart | None) -> Array | None:
-    """Return the velocities N v⁺ + φ/h of the n contacts by `solve_whitened`, shape (n,); None without a solution.
-
-    v⁺ and the motor impulses are not computed. This takes half as long as `solve` if no search over roles is needed.
-    """
-    n, f = len(problem.contacts), np.zeros(whitened.rho.shape[0])
-    active, closed = warm_bits(warm, problem.contacts), problem.contacts.gap <= CLOSED_GAP
-    number, _, _, slip = no_slip_kernel(whitened.rho, whitened.c, whitened.roundoff, closed, active, PIVOTING, f, HEAP)
-    if number == SOLVED and slip <= SLIP_SPEED:
-        return np.asarray(whitened.c[:n] + whitened.rho[:n] @ (whitened.rho.T @ f))
-    solution = solve_whitened(problem, whitened, warm)
-    if solution.status is Status.FALLBACK:
-        return None
-    return np.asarray(whitened.c[:n] + whitened.rows[:n] @ (solution.v_plus - whitened.v_free))
-
-
 class Frictionless(NamedTuple):
     """Impulses of all rows, the memory for the next step, and the solver's outcome."""
 
@@ -509,15 +493,31 @@ def _attempt_kernel(
 
 
 _scan: Any = njit(inline="always")(scan)
+_settled: Any = njit(inline="always")(settled)
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def _search_kernel(
-    frame: _Frame, may: Booleans, guess: Booleans, arena: Arena
+    may: Booleans, guess: Booleans, frame: _Frame, arena: Arena
 ) -> tuple[Frictionless, int]:  # pragma: no cover - compiled
     """Run `sticking.scan` over attempts without sliding contacts."""
     scanned: tuple[Frictionless, int] = _scan(_attempt_kernel, (frame, arena), may, guess)
     return scanned
+
+
+@linked
+@njit(cache=True, inner=True, error_model="numpy")
+def settled_kernel(w: Whitened, closed: Booleans, arena: Arena) -> tuple[bool, Array]:  # pragma: no cover - compiled
+    """Search for the contacts that stick if `no_slip_kernel` does not find them (`sticking.settle`).
+
+    Return True if the normals' LCP is solved for the accepted roles, and impulses of all rows, shape (3 n + e,).
+    """
+    most = vector(arena, w.c.shape[0])
+    most[:] = np.inf
+    frame = _Frame(w.rho, w.c, w.roundoff, most, w.v_free.shape[0], _OPEN, False, HELD_RANK_TOLERANCE)
+    answer, _ = _settled(_attempt_kernel, _search_kernel, (frame, arena), closed, closed, False)
+    return answer.number == SOLVED, answer.f
 
 
 def frictionless(
@@ -551,4 +551,8 @@ def frictionless(
         tried: Attempt[Frictionless] = _attempt_kernel(stick, out, tolerance, frame, HEAP)
         return tried
 
-    return attempt, lambda guess: result_of(_search_kernel(frame, may, guess, HEAP))
+    def look(guess: Booleans) -> tuple[Frictionless, int]:
+        scanned: tuple[Frictionless, int] = _search_kernel(may, guess, frame, HEAP)
+        return scanned
+
+    return attempt, look

@@ -11,6 +11,7 @@ necessary normal force falls as 1/μ. Such a contact therefore holds along its t
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -90,8 +91,8 @@ Try: TypeAlias = Callable[[Booleans, Booleans, float], Attempt[Answer]]
 tolerance of held rows. Other contacts with infinite friction are without friction.
 """
 
-Look: TypeAlias = Callable[[Booleans], tuple[Answer | None, str]]
-"""Searches for a consistent set, beginning with sets similar to a guess (n,); returns the result of `search`."""
+Look: TypeAlias = Callable[[Booleans], tuple[Answer, int]]
+"""Searches for a consistent set, beginning with sets similar to a guess (n,); returns the result of `scan`."""
 
 
 def settle(
@@ -117,34 +118,60 @@ def settle(
         if all roles are consistent. If roles are inconsistent, a contact opens and holds along its tangents, presses
         without friction because no impulses hold it, or slips although it is held.
     """
-    nothing, seen, again = np.zeros_like(may), set[bytes](), False
+    find = partial(scan, attempt, (), may) if look is None else look
+    answer, number = settled(attempt, lambda _, guess: find(guess), (), may, stick, lets_slip)
+    return answer, _NOTES[number]
+
+
+def settled(
+    attempt: Any, find: Any, problem: tuple[Any, ...], may: Booleans, stick: Booleans, lets_slip: bool
+) -> tuple[Any, int]:
+    """Run `settle`; compiled and interpreted attempts share this function.
+
+    Args:
+        attempt: A `Try`; `problem` follows its three arguments.
+        find: Function of `may`, a guess and `problem` that returns the result of `scan`.
+        problem: Further arguments of the attempts.
+        may: As in `settle`.
+        stick: As in `settle`.
+        lets_slip: As in `settle`.
+
+    Returns:
+        The answer of the accepted attempt; index of the note in `_NOTES`.
+    """
+    nothing, again, count, n = np.zeros_like(may), False, 0, may.shape[0]
+    seen = np.zeros((n + 2, n), dtype=np.bool_)
     while True:
-        tried = attempt(stick, nothing, HELD_RANK_TOLERANCE)
+        tried = attempt(stick, nothing, HELD_RANK_TOLERANCE, *problem)
         wanted = may & np.where(stick, tried.presses | ~tried.parts, tried.presses & (not again))
         if (wanted == stick).all():
             break
-        seen.add(stick.tobytes())
-        # the roles cycle, or change for too long: from now on contacts are only released
-        again |= wanted.tobytes() in seen or len(seen) > may.size + 1
+        if not again:
+            seen[count] = stick
+            count += 1
+            # the roles cycle, or change for too long: from now on contacts are only released
+            again = count > n + 1
+            for before in range(count):
+                again = again or (seen[before] == wanted).all()
         stick = wanted
     slips = may & ~stick & tried.presses
     if holds(tried) and not slips.any():
-        return tried.answer, MOVING if tried.moves else ""
-    answer, why = search(may, stick, attempt) if look is None else look(stick)
-    if answer is not None:
-        return answer, why
+        return tried.answer, _RIGHT if tried.moves == 0.0 else _NEARLY
+    answer, number = find(may, stick, *problem)
+    if number in (_RIGHT, _NEARLY):
+        return answer, number
     if tried.solved and not slips.any():
-        return tried.answer, MOVING
-    if lets_slip and not tried.solved and why != SQUEEZE:
-        stick, tried = nothing, attempt(nothing, nothing, HELD_RANK_TOLERANCE)
+        return tried.answer, _NEARLY
+    if lets_slip and not tried.solved and number != _SQUEEZED:
+        stick, tried = nothing, attempt(nothing, nothing, HELD_RANK_TOLERANCE, *problem)
         slips = may & tried.presses
     while slips.any():
         stick = stick | slips
-        other = attempt(stick, nothing, HELD_RANK_TOLERANCE)
+        other = attempt(stick, nothing, HELD_RANK_TOLERANCE, *problem)
         if not other.solved:
             break
         tried, slips = other, may & ~stick & other.presses
-    return tried.answer, why
+    return tried.answer, number
 
 
 @register_jitable(inline="always")  # inlined in compiled code, a plain call in interpreted code

@@ -18,7 +18,7 @@ from idcontrol.models import coulomb, coulomb_cone, dissipation, no_slip, sap
 from idcontrol.models.constraint import solver as constraint
 from idcontrol.models.constraint.solver import YIELD
 from idcontrol.models.step import CLOSED_GAP, SQUEEZE, Prescribed, StepProblem
-from idcontrol.models.sticking import MANY, MOST, UNSETTLED, Attempt, search, settle
+from idcontrol.models.sticking import MANY, MOST, UNSETTLED, Attempt, result_of, search, settle
 from idcontrol.models.whitened import INEXACT, outcomes, whiten
 from idcontrol.problems.machines import forward_step
 from idcontrol.types import Status
@@ -251,7 +251,7 @@ def test_sets_that_were_not_all_tried_prove_nothing(n):
     problem = StepProblem(h=0.01, M=np.eye(2), kappa=np.array([0.0, 1.0]), contacts=contacts, prescribed=demand)
     may = np.ones(n, dtype=np.bool_)
     _, look = no_slip.frictionless(whiten(problem), 1e-9, may)
-    assert look(may) == (None, UNSETTLED)
+    assert result_of(look(may)) == (None, UNSETTLED)
 
 
 def test_nearly_conflicting_tangents_do_not_hide_a_consistent_contact():
