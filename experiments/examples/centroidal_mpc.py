@@ -182,7 +182,8 @@ class CentroidalMpc:
         """Return the targets of the next plan."""
         t, x = state.t - self.begin, self.plan + TRUST * (self.measured(state) - self.plan)
         a, targets = self.accelerations(t, x), []
-        com, v = x[:3], x[3:6]
+        # the measured error acts through the planned acceleration only: targets that began at x would shake the base
+        com, v = self.plan[:3], self.plan[3:6]
         here, middles = self.push, self.gait.knot * (0.5 + np.arange(self.gait.knots))
         for j in range(1, TARGETS + 1):
             # linear between targets, which the polynomials of the socket reproduce
