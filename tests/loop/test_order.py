@@ -116,5 +116,5 @@ def test_an_order_that_the_robot_file_does_not_have_is_refused(tmp_path):
     far = launch.LoopSettings(transport="udp", peer="127.0.0.1:9", joints="reversed", arm=True)
     with pytest.raises(InputError, match="arm has no such order of joints; it has swapped"):
         launch.run("tests.loop.rig:offer", rig.Config(), far, tmp_path / "run")
-    with pytest.raises(InputError, match="joints=swapped is for a machine at loop.peer"):
+    with pytest.raises(InputError, match=r"joints=swapped is for a machine at loop\.peer"):
         launch.run("tests.loop.rig:offer", rig.Config(), launch.LoopSettings(joints="swapped"), tmp_path / "run")
