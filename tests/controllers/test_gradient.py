@@ -13,7 +13,7 @@ from tests import scenes
 from tests.controllers import walker
 from tests.differences import extended
 
-STEPS = {"q": 3e-6, "v": 3e-6, "reference": 3e-5, "task": 3e-5, "mu": 1e-6}
+STEPS = {"q": 3e-6, "v": 3e-6, "reference": 3e-5, "task": 3e-5, "gains": 1e-3, "limits": 1e-5, "mu": 1e-6}
 """Steps of the differences: changes of forces stay far below the margins of the states below."""
 
 
@@ -50,9 +50,16 @@ def shifted(controller, state: State, reference: Reference, by: str, change: np.
         controller._contacts.mu = mu + change
     elif by == "task":
         targets.acceleration[targets.weight > 0.0] += change
+    law = controller._machine.joints
+    kept = [part.copy() for part in law[:3]]
+    if by in ("gains", "limits"):
+        for part, move in zip(law[:2] if by == "gains" else law[2:3], change.reshape(-1, 12), strict=True):
+            part += move
     controller.reset()
     command = controller(state, reference)
     controller._contacts.mu, targets.acceleration[:] = mu, wanted
+    for part, before in zip(law[:3], kept, strict=True):
+        part[:] = before
     return command
 
 
@@ -209,8 +216,11 @@ def test_a_motor_at_its_limit_keeps_its_torque(quadruped):
     assert limited.size > 0
     assert lin.reason == ""
     np.testing.assert_allclose(np.abs(command.tau[limited]), 0.9 * largest, rtol=1e-8)
-    for by in ("q", "v", "reference"):
-        assert np.abs(lin.jacobian(of="tau", by=by)[limited]).max() < 1e-8
+    own = lin.jacobian(of="tau", by="limits")[limited][:, limited]
+    np.testing.assert_allclose(own, np.diag(np.sign(command.tau[limited])), rtol=0, atol=1e-8)
+    for by in ("q", "v", "reference", "gains", "limits"):
+        if by != "limits":
+            assert np.abs(lin.jacobian(of="tau", by=by)[limited]).max() < 1e-8
         agrees_with_differences(control, state, reference, by, 1e-6)
 
 
@@ -232,6 +242,13 @@ def test_four_feet_that_stick_have_no_derivative_of_forces_on_the_circular_cone(
     assert all(np.isfinite(lin.jacobian(of=of, by="q")).all() for of in ("tau", "force", "v_next"))
 
 
+def test_gains_have_their_derivatives_with_internal_forces(quadruped):
+    control = walker.controller(impacts=False)
+    state, reference = moving(quadruped, STICKING)
+    standing = structs.replace(reference, to_liftoff=np.full(4, np.inf), since_touchdown=np.full(4, 2.0))
+    agrees_with_differences(control, state, standing, "gains", 1e-6)
+
+
 @pytest.mark.parametrize("by", ["q", "v", "reference"])
 def test_a_ridge_gives_the_forces_of_sticking_feet_a_derivative(quadruped, by):
     """A ridge of 1e-6 amplifies rounding to 1e-10 of the forces, so the differences take larger steps."""
@@ -249,7 +266,7 @@ def test_unusable_requests_say_what_is_wrong(quadruped):
     with pytest.raises(UnknownName, match="output"):
         lin.jacobian(of="torque", by="q")
     with pytest.raises(UnknownName, match="parameter"):
-        lin.jacobian(of="tau", by="gain")
+        lin.jacobian(of="tau", by="weight")
     for unusable, message in (
         (lambda: lin.jvp(q=np.ones(3)), r"change of q has shape \(3,\); it needs \(18,\)"),
         (lambda: lin.vjp(force=np.ones((3, 4))), r"gradient by force has shape \(3, 4\); it needs \(4, 3\)"),

@@ -76,6 +76,15 @@ def test_a_strict_task_does_not_depend_on_the_posture():
     np.testing.assert_allclose(np.linalg.svd(moves, compute_uv=False), 1e-3, rtol=1e-5)
 
 
+def test_multipliers_of_feet_without_load_are_positive():
+    """Two feet carry no load; few impulses balance six momenta, so the multipliers are not unique."""
+    controller, state, reference = stepping("go1", trunk([0.0, 0.0, -9.0]), 0.8, speed=1.0, seed=5)
+    _, lin = controller.linearize(state, reference)
+    assert lin.reason == ""
+    assert (np.abs(lin.force).max(axis=1) < 1e-9).sum() == 2
+    assert lin.margin.multiplier > 0.0
+
+
 def test_tasks_without_derivatives_are_refused():
     for task in (tasks.Force("FL_foot"), tasks.Frame("FL_foot", relative_to="trunk")):
         controller, state, reference = stepping("go1", [task])

@@ -30,6 +30,8 @@ def demand(site: Site) -> tuple[Array, Array]:
     slope[each, at.v.start + m - a + each] = 1.0 - h * joints.kd
     for block, factor in enumerate((joints.kp, joints.kd, np.ones(a))):
         slope[each, at.reference.start + block * a + each] = h * factor
+    slope[each, at.gains.start + each] = h * error
+    slope[each, at.gains.start + a + each] = h * (inputs.joint_v - speed)
     for end, clipped in ((joints.room.lower, np.less), (joints.room.upper, np.greater)):
         most = nearing(angle, end, h)
         beyond = clipped(b, most)
@@ -155,21 +157,24 @@ def _bias_without_load(system: System, load: Array) -> Array:
 def bound_slope(site: Site, step: AssembledStep) -> tuple[Array, Array]:
     """Return the derivatives of the least and the largest motor impulses, shape (a, P) each.
 
-    The torque that a fast motor can give falls with its speed; other bounds are constant.
+    The torque that a fast motor can give falls with its speed; bounds by the torque-rate limit are constant.
     """
     joints, h = site.machine.joints, site.machine.h
     a, first = joints.limit.size, site.v.size - joints.limit.size
     least, most = site.zeros(a), site.zeros(a)
     for j in range(a):
+        column = site.columns.limits.start + j
+        least[j, column] = -h if step.bounds.least[j] == -h * joints.limit[j] else 0.0
+        most[j, column] = h if step.bounds.most[j] == h * joints.limit[j] else 0.0
         speed, top, no_load = site.v[first + j], joints.room.speed[j], joints.room.no_load[j]
         if not top < abs(speed) < no_load or no_load == np.inf:
             continue
-        rest = h * joints.limit[j] * (no_load - abs(speed)) / (no_load - top)
-        slope, column = -h * joints.limit[j] / (no_load - top), site.columns.v.start + first + j
+        share, column_v = (no_load - abs(speed)) / (no_load - top), site.columns.v.start + first + j
+        slope, rest = -h * joints.limit[j] / (no_load - top), h * (joints.limit[j] * share)
         if speed > 0.0 and step.bounds.most[j] == rest:
-            most[j, column] = slope
+            most[j, column_v], most[j, column] = slope, h * share
         elif speed < 0.0 and step.bounds.least[j] == -rest:
-            least[j, column] = slope
+            least[j, column_v], least[j, column] = slope, -h * share
     return least, most
 
 
@@ -197,4 +202,5 @@ def held_slope(site: Site, step: AssembledStep) -> Array:
     out[:, site.columns.q] += (factor * error)[:, None] * grows
     out[each, site.columns.q.start + u + each] -= factor * inertia
     out[each, site.columns.reference.start + each] += factor * inertia
+    out[each, site.columns.gains.start + each] += h * share**3 * inertia * error
     return out

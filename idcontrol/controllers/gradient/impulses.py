@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
+from scipy.optimize import linprog
 
 from idcontrol.controllers.gradient.motion import ALONG, NOTHING, ON_FACE, SOLID, Moved, blocks, edges_along
-from idcontrol.controllers.gradient.site import NO_ERRORS, Site, fit, least_squares, optimum
+from idcontrol.controllers.gradient.site import NO_ERRORS, RANK, Site, fit, least_squares, optimum
 from idcontrol.controllers.step import AssembledStep
 from idcontrol.dynamics.derivatives import inertia_times
 from idcontrol.models.distribution import RIDGE
@@ -114,6 +115,8 @@ class _Optimum(NamedTuple):
         B: Directions of all contacts, shape (3 n, d).
         bounded: Tracked joints whose motor is at a bound.
         above: True for joints at the upper bound, shape (p,).
+        keeps: Velocities of the equations: unknown, and of motors at a bound, shape (k,).
+        multipliers: Multipliers of these equations, shape (k,).
         z: Multipliers such that ``Bᵀ (J z + ridge f) = 0``, shape (m,).
         ridge: Weight of each impulse in the objective, shape (3 n,).
         gradient: ``J z + ridge f``, shape (3 n,).
@@ -125,6 +128,8 @@ class _Optimum(NamedTuple):
     B: Array
     bounded: Integers
     above: Booleans
+    keeps: Integers
+    multipliers: Array
     z: Array
     ridge: Array
     gradient: Array
@@ -161,7 +166,7 @@ def _conditions(
     z[fixed] = -away
     z[keeps] += multipliers
     error = float(np.abs(B.T @ gradient).max(initial=0.0) / scale)
-    return _Optimum(faces, B, bounded, above, z, ridge, gradient, float(scale), error)
+    return _Optimum(faces, B, bounded, above, keeps, multipliers, z, ridge, gradient, float(scale), error)
 
 
 def share(
@@ -193,9 +198,8 @@ def share(
     ds = moved.p[fixed] - pushed[fixed]  # of s at constant f
     stiff = J[:, fixed] @ J[:, fixed].T + np.diag(at.ridge)
     g = J[:, fixed] @ (ds - goal.slope) - site.rows_times(at.z) - np.outer(at.ridge * f / typical, unit)
-    keeps = np.concatenate((free, fixed[at.bounded]))
-    A, limit = J[:, keeps].T @ at.B, np.where(at.above[:, None], bounds[1], bounds[0])
-    e = np.vstack((moved.p[free] - pushed[free], (ds - limit)[at.bounded])) - J[:, keeps].T @ turned
+    A, limit = J[:, at.keeps].T @ at.B, np.where(at.above[:, None], bounds[1], bounds[0])
+    e = np.vstack((moved.p[free] - pushed[free], (ds - limit)[at.bounded])) - J[:, at.keeps].T @ turned
     xi = optimum(at.B.T @ stiff @ at.B, A, at.B.T @ (g - stiff @ turned) - twisted, e)
     return Shared(
         slope=at.B @ xi + turned,
@@ -208,21 +212,47 @@ def share(
 
 
 def _multiplier(step: AssembledStep, cone: Integers, at: _Optimum) -> float:
-    """Return the smallest multiplier of the limits of the cones that are active, relative to the largest gradient."""
-    n, least = cone.size, np.inf
+    """Return the smallest multiplier of the limits of the cones that are active, relative to the largest gradient.
+
+    Where multipliers are not unique, those are taken whose smallest is largest.
+    """
+    n, limits = cone.size, []
     for i in range(n):
         face_of, mu = at.faces[i][0], float(step.cones.mu[i])
         if face_of.shape[1] == 3:
             continue
         if cone[i] == PRESSES:
-            least = min(least, float(at.gradient[i]) / at.scale)
-            continue
-        edges = edges_along([ALONG[k] for k in range(4) if cone[i] >> k & 1], mu)[0] if mu > 0.0 else np.eye(3)[:, :1]
+            edges = np.eye(3)[:, :1]
+        else:
+            edges = (
+                edges_along([ALONG[k] for k in range(4) if cone[i] >> k & 1], mu)[0] if mu > 0.0 else np.eye(3)[:, :1]
+            )
         for edge in edges.T:
             rest = edge - face_of @ np.linalg.lstsq(face_of, edge, rcond=None)[0] if face_of.size else edge
             if np.linalg.norm(rest) > 1e-9:
-                least = min(least, float(edge @ at.gradient[i::n]) / at.scale)
-    return least
+                row = np.zeros(3 * n)
+                row[i::n] = edge
+                limits.append(row)
+    if not limits:
+        return np.inf
+    normals = np.array(limits)
+    pull, through = step.contacts.jacobian[:, at.keeps], normals @ at.gradient / at.scale
+    _, size, across = np.linalg.svd(at.B.T @ pull)
+    ways = across[int((size > RANK * np.abs(pull).max()).sum()) :].T
+    if ways.shape[1] == 0:
+        return float(through.min())
+    # motors at a bound keep the sign of their multipliers
+    k = at.keeps.size - at.bounded.size
+    motors = np.where(at.above, -1.0, 1.0)[at.bounded]
+    rows = np.vstack((normals @ pull @ ways, motors[:, None] * ways[k:]))
+    rest = np.concatenate((through, motors * at.multipliers[k:] / at.scale))
+    slack = np.concatenate((np.ones(through.size), np.zeros(motors.size)))
+    largest = linprog(
+        np.r_[np.zeros(ways.shape[1]), -1.0], np.c_[-rows, slack], rest, bounds=[(None, None)] * (ways.shape[1] + 1)
+    )
+    if largest.status == 3:  # unbounded: the motion alone keeps these contacts without load
+        return np.inf
+    return float(largest.x[-1] if largest.status == 0 else through.min())
 
 
 def raw_impulses(site: Site, step: AssembledStep, f: Array, moved: Moved, kept: Array | None) -> tuple[Array, Array]:

@@ -84,7 +84,8 @@ class Linearization:
                 ``"v_next"``, nv rows; ``"task"``, p rows.
             by: ``"q"``, nv columns: a tangent of the configuration as in ``pinocchio.integrate``; ``"v"``, nv columns;
                 ``"reference"``, 3 a columns: q, v and a of the joints; ``"task"``, p columns: desired acceleration of
-                each task row; ``"mu"``, n columns: friction of the contacts in stance.
+                each task row; ``"gains"``, 2 a columns: kp and kd of the joints [1/s², 1/s]; ``"limits"``, a columns:
+                largest torques [N m]; ``"mu"``, n columns: friction of the contacts in stance.
 
         Raises:
             UnknownName: There is no such output or parameter.

@@ -27,6 +27,8 @@ class Columns(NamedTuple):
         v: Velocity.
         reference: `Reference.q`, then `Reference.v`, then `Reference.a`.
         task: Desired accelerations of the task rows.
+        gains: kp of the joints, then kd.
+        limits: Largest torques.
         mu: Friction of the contacts in stance.
         total: Number of columns.
     """
@@ -35,15 +37,17 @@ class Columns(NamedTuple):
     v: slice
     reference: slice
     task: slice
+    gains: slice
+    limits: slice
     mu: slice
     total: int
 
     @staticmethod
     def of(m: int, a: int, tasks: int, n: int) -> Columns:
         """Return the columns of a robot with m velocities, a joints, this number of task rows, and n contacts."""
-        ends = np.cumsum([0, m, m, 3 * a, tasks, n]).tolist()
-        q, v, reference, task, mu = (slice(*ends[k : k + 2]) for k in range(5))
-        return Columns(q, v, reference, task, mu, ends[-1])
+        ends = np.cumsum([0, m, m, 3 * a, tasks, 2 * a, a, n]).tolist()
+        q, v, reference, task, gains, limits, mu = (slice(*ends[k : k + 2]) for k in range(7))
+        return Columns(q, v, reference, task, gains, limits, mu, ends[-1])
 
 
 BY: Final = Columns._fields[:-1]
@@ -83,7 +87,7 @@ class Site(NamedTuple):
             right: Right sides, shape (r, P).
         """
         at, largest = self.columns, np.abs(missed).max(axis=0, initial=0.0)
-        blocks = [largest[block].max(initial=0.0) for block in (at.q, at.v, at.reference, at.task, at.mu)]
+        blocks = [largest[block].max(initial=0.0) for block in (getattr(at, name) for name in BY)]
         blocks.append(np.abs(missed[:, at.mu].sum(axis=1)).max(initial=0.0))
         return np.array(blocks) / max(np.abs(right).max(initial=0.0), 1e-300)
 

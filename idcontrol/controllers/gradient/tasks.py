@@ -185,8 +185,10 @@ def _torques(site: Site, step: AssembledStep, dynamics: Dynamics, x: Array, unit
     torque = (M @ x[: site.v.size] + dynamics.bias)[u:] - unit * J[:, u:].T @ x[site.v.size :]
     room = dynamics.most - dynamics.least
     inside = np.where(room < np.inf, INSIDE * room, 0.0)
-    ends = (1.0, dynamics.least + inside), (-1.0, dynamics.most - inside)
-    for (sign, bounds), slope in zip(ends, bound_slope(site, step), strict=True):
+    lower, upper = bound_slope(site, step)
+    moved = np.where(room < np.inf, INSIDE, 0.0)[:, None] * (upper - lower)
+    ends = (1.0, dynamics.least + inside, lower + moved), (-1.0, dynamics.most - inside, upper - moved)
+    for sign, bounds, slope in ends:
         for j in np.flatnonzero(sign * (torque - bounds) <= AT_LIMIT * np.abs(bounds)):
             z = np.zeros(site.v.size)
             z[u + j] = sign / unit
