@@ -91,8 +91,9 @@ PUSH: Final = WholeBodyConfig(
     push=Push(at_s=1.0),
     duration_s=5.0,
     com_kp_1_s2=30.0,
+    trunk_kp_1_s2=300.0,
     walk=Steps(single_s=0.35, double_s=0.1, reach_m=0.6),
-    lower_m=0.03,
+    lower_m=0.05,
 )
 TELEOP: Final = WholeBodyConfig(
     robot="g1",

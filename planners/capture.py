@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from idcontrol.planners.dcm import DcmPlan, Footstep, Motion, Steps, compose, dcm_at_knots, dcm_plan, zmp_knots
+from idcontrol.planners.dcm import DcmPlan, Footstep, Motion, Steps, compose, dcm_at_knots, dcm_plan, zmp_at, zmp_knots
 from idcontrol.types import Array
 
 SOONEST: Final = 0.75
@@ -88,12 +88,13 @@ def caught(steps: Sequence[Footstep], ground: Ground, walk: Steps, plan: DcmPlan
     latest, soonest = steps[0].land_s, max(min(steps[0].lift_s, t + STARTS_S) + SOONEST * walk.single_s, t + LAST_S)
     for land_s in np.arange(latest, min(soonest, latest) - 1e-9, -SOONER_S):
         timed = retimed(steps, float(land_s), t)
-        times, zmp = _knots_from(timed, ground.feet, walk.double_s, t)
+        times, zmp = _knots_from(timed, ground.feet, walk.double_s, plan, t)
         weights, stands = dcm_at_knots(times, np.eye(len(times)), plan.omega)[0], times <= land_s
+        stands[0] = t >= timed[0].lift_s
         share, centre = weights[stands].sum(), zmp[stands][-1]
         error = dcm - weights @ zmp
         error = error - share * (closest(ground.corners, centre + error / share) - centre)
-        aside = _knots_from(moved_by(timed, np.array([1.0, 0.0])), ground.feet, walk.double_s, t)[1]
+        aside = _knots_from(moved_by(timed, np.array([1.0, 0.0])), ground.feet, walk.double_s, plan, t)[1]
         gain = weights @ (aside - zmp)[:, 0]
         shift = _allowed(error / gain, timed[0], ground, walk.reach_m)
         missing = float(np.linalg.norm(error - gain * shift))
@@ -101,7 +102,7 @@ def caught(steps: Sequence[Footstep], ground: Ground, walk: Steps, plan: DcmPlan
         cost = max(missing - SLIGHT_M, 0.0), float(np.linalg.norm(shift)) + HURRY_M_S * (latest - land_s)
         if cost < best:
             best, chosen, free = cost, moved_by(timed, shift), np.flatnonzero(stands).tolist()
-    times, zmp = _knots_from(chosen, ground.feet, walk.double_s, t)
+    times, zmp = _knots_from(chosen, ground.feet, walk.double_s, plan, t)
     return Caught(chosen, dcm_plan(times, zmp, plan.omega, com.value, dcm, free), *best)
 
 
@@ -174,10 +175,12 @@ def closest(corners: Array, point: Array) -> Array:
     return np.asarray(point if inside else out)
 
 
-def _knots_from(steps: Sequence[Footstep], feet: Array, double_s: float, t: float) -> tuple[Array, Array]:
-    """Return the knots of `zmp_knots` from `t` on, the first at `t`."""
+def _knots_from(
+    steps: Sequence[Footstep], feet: Array, double_s: float, plan: DcmPlan, t: float
+) -> tuple[Array, Array]:
+    """Return the knots of `zmp_knots` from `t` on. The first is at `t`: until a foot lifts off, on the present path."""
     times, zmp = zmp_knots(steps, feet, double_s, min(t, steps[0].lift_s - 2.0 * double_s))
-    now = np.array([np.interp(t, times, axis) for axis in zmp.T])
+    now = zmp_at(plan, t) if t < steps[0].lift_s else np.array([np.interp(t, times, axis) for axis in zmp.T])
     ahead = times > t + 1e-9
     return np.append(t, times[ahead]), np.vstack([now, zmp[ahead]])
 

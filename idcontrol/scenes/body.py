@@ -81,6 +81,7 @@ class Body:
         rate_hz: float,
         com_kp_1_s2: float = 100.0,
         foot_kp_1_s2: float = 300.0,
+        trunk_kp_1_s2: float = 100.0,
         hand: str | None = None,
     ) -> None:
         """Make the tasks of `robot`.
@@ -91,6 +92,7 @@ class Body:
             rate_hz: Rate of the control loop.
             com_kp_1_s2: Stiffness of the task on the centre of mass.
             foot_kp_1_s2: Stiffness of the task on a foot in the air.
+            trunk_kp_1_s2: Stiffness of the tasks on base and torso.
             hand: Frame of a hand to be moved.
 
         Raises:
@@ -109,7 +111,7 @@ class Body:
         self.centre = np.array([corners.mean(axis=0) for corners in self._corners])
         self.com, self.floats = CoM(kp=com_kp_1_s2, weight=BALANCE), floats
         trunk = trunk_frames(self.system, self.contacts) if floats else ()
-        self.trunk = tuple(Frame(name, "orientation") for name in trunk)
+        self.trunk = tuple(Frame(name, "orientation", kp=trunk_kp_1_s2) for name in trunk)
         self.feet = tuple(
             Frame(
                 frame,
@@ -179,10 +181,16 @@ class Body:
         return np.vstack([[places[self.feet[i].frame].act(at)[:2] for at in self._corners[i]] for i in feet])
 
     def moving_com(self, state: State) -> dcm.Motion:
-        """Return the horizontal position and velocity of the centre of mass; the acceleration is set to zero."""
-        data = self.system.scratch
-        pin.centerOfMass(self.system.model, data, state.q, state.v)
-        return dcm.Motion(data.com[0][:2].copy(), data.vcom[0][:2].copy(), np.zeros(2))
+        """Return the horizontal position and velocity of the centre of mass; the acceleration is set to zero.
+
+        With a pendulum (`CoM.pendulum_m`), the velocity includes the share of the angular momentum.
+        """
+        data, mass, height = self.system.scratch, self.system.mass, self.com.pendulum_m
+        pin.computeCentroidalMomentum(self.system.model, data, state.q, state.v)
+        velocity, turning = data.hg.linear / mass, data.hg.angular / mass
+        if height > 0.0:
+            velocity += np.array([turning[1], -turning[0], 0.0]) / height
+        return dcm.Motion(data.com[0][:2].copy(), velocity[:2], np.zeros(2))
 
     def places(self, q: Array) -> dict[str, Any]:
         """Return the placements of trunk, feet and hand by frame, ``pinocchio.SE3``, in configuration `q`."""

@@ -220,8 +220,10 @@ class Walk:
     def _catch(self, state: State) -> None:
         """Replan steps and motion from the measured centre of mass if it has left its path."""
         self._flatten(state)
-        com, t, omega = self._body.moving_com(state), state.t, self.plan.omega
-        planned, ahead = dcm.com_at(self.plan, t), self.steps[self._done :]
+        t, omega, ahead = state.t, self.plan.omega, self.steps[self._done :]
+        # a fast swing may move the centre of mass: feedback against it would need zero-moment points beyond the soles
+        self._body.com.pendulum_m = float(self._heights[1]) if self.caught and ahead else 0.0
+        com, planned = self._body.moving_com(state), dcm.com_at(self.plan, t)
         off = com.value - planned.value + (com.velocity - planned.velocity) / omega
         if ahead and t >= ahead[0].land_s - capture.LAST_S:
             return

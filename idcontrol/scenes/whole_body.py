@@ -110,6 +110,7 @@ class WholeBodyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         lower_m: Lowering of the centre of mass during `begin_s`, so that legs reach far enough.
         com_kp_1_s2: Stiffness of the task on the centre of mass.
         foot_kp_1_s2: Stiffness of the task on a foot in the air.
+        trunk_kp_1_s2: Stiffness of the tasks on the orientations of base and torso.
         route: Waypoints, in place of equal steps; `walk` gives the times of steps.
         seed: Seed of route, punches and arms.
         arms_rad: Amplitude of random motions of joints that move neither trunk nor feet.
@@ -136,6 +137,7 @@ class WholeBodyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     lower_m: float = 0.0
     com_kp_1_s2: NotNegative = 100.0
     foot_kp_1_s2: NotNegative = 300.0
+    trunk_kp_1_s2: NotNegative = 100.0
     route: Route = Route()
     seed: Seed = 0
     arms_rad: NotNegative = 0.0
@@ -173,6 +175,7 @@ class WholeBodyScene:
             rate_hz=config.rate_hz,
             com_kp_1_s2=config.com_kp_1_s2,
             foot_kp_1_s2=config.foot_kp_1_s2,
+            trunk_kp_1_s2=config.trunk_kp_1_s2,
             hand=None if self.robot.walls else config.reach.frame,
         )
         law, assumed = controllers.contact_law(config.controller), config.friction

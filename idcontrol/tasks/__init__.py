@@ -236,6 +236,20 @@ class CoM(_Rows):
         super().__init__("the centre of mass", KINDS["position"], kp, kd, weight, strict)
         self._own.kind[0] = rows.CENTROID
 
+    @property
+    def pendulum_m(self) -> float:
+        """Height of a pendulum [m]; 0, the default, for none.
+
+        With a height z, the task adds the share of the angular momentum k to the horizontal velocity of the centre of
+        mass, ``ẋ + k_y / (m z)`` and ``ẏ - k_x / (m z)``, and likewise to its acceleration. Swinging limbs then move
+        the centre of mass, not the zero-moment point.
+        """
+        return float(self._own.offset[0, 2])
+
+    @pendulum_m.setter
+    def pendulum_m(self, height: float) -> None:
+        self._write("offset", _numbers("pendulum_m", height, ()), 2)
+
     def set(
         self,
         position: npt.ArrayLike,

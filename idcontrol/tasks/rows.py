@@ -13,6 +13,9 @@ to these axes (`idcontrol.dynamics.system`). The rows follow from the multibody 
   ``ẍ = R (M a + c)_linear / m + g`` (Orin, Goswami & Lee 2013, Centroidal dynamics, eqs. 27 to 40).
 - The rows of the angular momentum about the centre of mass are ``k̇ = R (M a + c)_angular - r × R (M a + c)_linear``,
   with r from the base's origin to the centre of mass.
+- The horizontal rows of a pendulum of height z are ``ẍ + k̇_y / (m z)`` and ``ÿ - k̇_x / (m z)``. They equal
+  ``g / z (x - p)`` with the zero-moment point p, whatever the limbs do (Gong & Grizzle 2022, Zero dynamics, pendulum
+  models, and angular momentum in feedback control of bipedal locomotion).
 """
 
 from __future__ import annotations
@@ -48,7 +51,8 @@ class Targets(NamedTuple):
         axes: Axes of a frame's errors, velocities, gains and weights, shape (k,); with `WORLD`, axes of errors, gains
             and weights are as in `LOCAL_WORLD_ALIGNED`.
         joint: Joint that carries the frame, shape (k,).
-        offset: Origin of the frame in its joint, shape (k, 3) [m].
+        offset: Origin of the frame in its joint, shape (k, 3) [m]; of a centre of mass (0, 0, z) with the height z of a
+            pendulum, or zero.
         turn: Axes of the frame in its joint (columns), shape (k, 3, 3).
         base: Joint that carries the frame of reference, shape (k,); -1 is the world.
         base_offset: Origin of the frame of reference in its joint, shape (k, 3) [m].
@@ -261,6 +265,12 @@ def _centroid(
         drift[x] = drift[x] / mass + at.gravity[x]
         for k in range(m):
             A[x, k] /= mass
+    if targets.offset[i, 2] > 0.0:
+        share = 1.0 / (mass * targets.offset[i, 2])
+        for x, turning, sign in ((0, 4, share), (1, 3, -share)):
+            drift[x] += sign * drift[turning]
+            for k in range(m):
+                A[x, k] += sign * A[turning, k]
     for x in range(6):
         now = 0.0
         for k in range(m):

@@ -172,13 +172,22 @@ def _centred(body: Body) -> _Centred:
     return _Centred(R, M[0, 0], r, centre, centre - base, body.system.jacobian[3:] * body.at.support[1])
 
 
+def _pendulum(targets: Targets, i: int, mass: float) -> Array:
+    """Return the matrix that turns rows of centre and momentum into the rows of a pendulum, shape (6, 6)."""
+    mix, height = np.eye(6), targets.offset[i, 2]
+    if height > 0.0:
+        mix[0, 4], mix[1, 3] = 1.0 / (mass * height), -1.0 / (mass * height)
+    return mix
+
+
 def _centroid_miss(body: Body, targets: Targets, i: int) -> tuple[Array, Array]:
     """Return the derivatives of a task on centre of mass and angular momentum; see `rows._centroid`."""
     M, at = body.system.M, _centred(body)
-    acceleration_q = at.about(body.force, body.force_q, turns=True)
-    acceleration_v = at.about(body.force, body.force_v, turns=False)
-    velocity_q = at.about(M @ body.v, inertia_times(body.motion.tree, body.v), turns=True)
-    velocity_v = at.about(body.v, M, turns=False)
+    mix = _pendulum(targets, i, at.mass)
+    acceleration_q = mix @ at.about(body.force, body.force_q, turns=True)
+    acceleration_v = mix @ at.about(body.force, body.force_v, turns=False)
+    velocity_q = mix @ at.about(M @ body.v, inertia_times(body.motion.tree, body.v), turns=True)
+    velocity_v = mix @ at.about(body.v, M, turns=False)
     error_q = np.vstack((-at.centre, -velocity_q[3:]))
     error_v = np.vstack((np.zeros_like(at.centre), -velocity_v[3:]))
     kp, kd = targets.kp[i][:, None], targets.kd[i][:, None]
@@ -188,6 +197,7 @@ def _centroid_miss(body: Body, targets: Targets, i: int) -> tuple[Array, Array]:
 def _centroid_transposed(body: Body, targets: Targets, i: int, s: Array) -> Array:
     """Return the derivative of ``Aᵀ s`` of a task on centre of mass and angular momentum, shape (m, m)."""
     at, x = _centred(body), np.zeros(body.v.size)
+    s = _pendulum(targets, i, at.mass).T @ s
     pull, turn = s[:3] / at.mass + np.cross(at.r, s[3:]), s[3:]
     x[:3], x[3:6] = at.R.T @ pull, at.R.T @ turn
     moved = np.vstack((at.R.T @ (skew(pull) @ at.turns - skew(turn) @ at.arm), at.R.T @ skew(turn) @ at.turns))

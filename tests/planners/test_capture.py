@@ -61,14 +61,29 @@ def test_pushed_pendulum_comes_to_rest_amid_the_feet_after_two_steps(x, y):
         np.testing.assert_allclose(dcm.zmp_at(catch.plan, t), first.places[0, :2], atol=1e-12)
 
 
+def test_zero_moment_point_continues_while_all_feet_stand():
+    """A jump would tear the load from one foot to the other."""
+    catch = caught(pushed(0.7, 0.2), t=1.0)
+    np.testing.assert_allclose(dcm.zmp_at(catch.plan, 1.0), dcm.zmp_at(START, 1.0), atol=1e-12)
+    again = capture.caught(
+        catch.steps,
+        Ground(FEET, FEET[1, :2] + SOLE, FEET),
+        WALK,
+        catch.plan,
+        1.02,
+        Motion(np.array([0.03, 0.0]), np.array([1.0, 0.3]), np.zeros(2)),
+    )
+    np.testing.assert_allclose(dcm.zmp_at(again.plan, 1.02), dcm.zmp_at(catch.plan, 1.02), atol=1e-12)
+
+
 def test_step_is_as_far_as_the_pendulum_needs():
     """While the foot swings, ξ grows with e^{ωt} from p at the toe; the foot lands where shifting p then catches ξ."""
     catch = caught(pushed(0.7, 0.0))
-    (first, _), w = catch.steps, OMEGA
-    xi = 0.1 + (0.7 / w - 0.1) * np.exp(w * (first.land_s - 1.0))
-    takes_s = capture.STARTS_S
+    (first, _), w, takes_s = catch.steps, OMEGA, capture.STARTS_S
+    speed = 0.1 / takes_s  # p moves evenly from between the feet to the toe, in the time that also unloads the foot
+    lifted = 0.1 + speed / w + (0.7 / w - speed / w) * np.exp(w * takes_s)
+    xi = 0.1 + (lifted - 0.1) * np.exp(w * (first.land_s - 1.0 - takes_s))
     gain = (1.0 - np.exp(-takes_s * w)) / (takes_s * w)  # p moves evenly to the landed foot within this time
-    # in the first 50 ms p moves from between the feet onto the sole, which is a move sideways only
     assert first.places[0, 0] == pytest.approx((xi - 0.1 * (1.0 - gain)) / gain, abs=0.01)
 
 

@@ -94,6 +94,25 @@ def test_rows_of_the_centroid_are_pinocchios(robot):
     np.testing.assert_allclose(momenta.error, spin - momentum[3:], atol=SAME)
 
 
+def test_pendulum_is_accelerated_by_the_zero_moment_point_alone():
+    """Whatever forces and torques move the limbs, ü = F_z / (m z) (x - p), with p on the plane z below the centre."""
+    rng, height = np.random.default_rng(9), 0.7
+    of = moving(rng, "talos")
+    data, model, mass = fresh(of), of.system.model, of.system.mass
+    centre, force, moment = of.system.com(of.q), np.zeros(3), np.zeros(3)
+    pushed = np.r_[np.zeros(6), rng.standard_normal(of.v.size - 6)] - of.system.bias
+    for name in FRAMES["talos"]:
+        frame, f = model.getFrameId(name), 100.0 * rng.standard_normal(3)
+        pushed += pin.getFrameJacobian(model, data, frame, pin.LOCAL_WORLD_ALIGNED)[:3].T @ f
+        force, moment = force + f, moment + np.cross(data.oMf[frame].translation - centre, f)
+    a, com = np.linalg.solve(of.system.M, pushed), tasks.CoM(kp=0.0, kd=0.0)
+    com.pendulum_m = height
+    A, y, _ = rows(of, com)
+    p = centre[:2] + (np.array([-1.0, 1.0]) * moment[[1, 0]] - height * force[:2]) / force[2]
+    wanted = force[2] / (mass * height) * (centre[:2] - p)
+    np.testing.assert_allclose((A @ a - y)[:2], wanted, atol=1e-9)
+
+
 def test_a_motion_that_obeys_the_rows_follows_the_reference():
     rng = np.random.default_rng(3)
     of = moving(rng)

@@ -28,6 +28,12 @@ def centre():
     return task
 
 
+def pendulum():
+    task = centre()
+    task.pendulum_m = 0.3
+    return task
+
+
 def momentum():
     task = tasks.Momentum(kd=5.0)
     task.set([0.1, 0.2, 0.3], [1.0, 0.5, 0.2])
@@ -36,8 +42,8 @@ def momentum():
 
 @pytest.mark.parametrize(
     "task",
-    [*(frame(axes) for axes in ("WORLD", "LOCAL_WORLD_ALIGNED", "LOCAL")), centre(), momentum()],
-    ids=["world", "aligned", "local", "centre", "momentum"],
+    [*(frame(axes) for axes in ("WORLD", "LOCAL_WORLD_ALIGNED", "LOCAL")), centre(), pendulum(), momentum()],
+    ids=["world", "aligned", "local", "centre", "pendulum", "momentum"],
 )
 def test_rows_of_tasks_have_their_derivatives(task):
     of = moving(np.random.default_rng(4))
