@@ -17,7 +17,7 @@ trot: $(VENV)/.core
 	$(BIN)/idcontrol run trot
 
 # Each worker begins with tests that lie side by side, which share kernels and fixtures; each takes up to 2 GB.
-WORKERS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
+WORKERS ?= $(shell n=$$(env -u OMP_NUM_THREADS nproc); echo $$((n < 4 ? n : 4)))
 SPREAD := $(BIN)/pytest -n $(WORKERS) --dist worksteal
 FAST := $(SPREAD) -m "not slow and not wallclock and not interpreted"
 # The files without such tests are not collected again, which takes as long as these tests.
