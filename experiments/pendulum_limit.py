@@ -44,7 +44,7 @@ def run(config: Config, progress: Progress) -> Results:
     """Let the pendulum fall with each step size.
 
     Raises:
-        InputError: A step is longer than a sample of the record, or the run ends before the first rebound.
+        InputError: A step is longer than the sampling interval of the record, or the run ends before the first rebound.
     """
     if max(config.steps_s) > config.duration_s / SAMPLES:
         raise InputError(f"steps_s: {max(config.steps_s):g} s is longer than duration_s / {SAMPLES}; shorten it")

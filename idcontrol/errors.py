@@ -76,7 +76,7 @@ class DuplicateName(IdControlError, ValueError):
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra from the same source as the installed idcontrol.
+    """Return the command that installs an extra, from the folder or file of the installed idcontrol if there is one.
 
     idcontrol is not on a package index, so the source is read from ``direct_url.json`` (PEP 610).
     """

@@ -187,7 +187,9 @@ class Ability(NamedTuple):
 
 @functools.lru_cache(maxsize=64)
 def least_duty(gait: Gait) -> float:
-    """Return the smallest duty that keeps the minimum number of stance feet; a swaying gait keeps its duty.
+    """Return the smallest duty with the same minimum number of stance feet, plus `OVERLAP`, at most the gait's duty.
+
+    A swaying gait keeps its duty.
 
     Results are cached: planners call this within a tick when they change the gait, always for the same few gaits.
     """

@@ -84,7 +84,7 @@ def pose_at(way: Way, t: float) -> Array:
 def footsteps(
     way: Way, walk: Steps, feet: Array, home: Array, groups: Sequence[tuple[int, ...]], lift_s: float
 ) -> list[Footstep]:
-    """Place the next steps of a walk along a route; none once it stands at the end of the route.
+    """Place the next steps of a walk along a route; the list is empty when the feet stand at its end.
 
     Args:
         way: The route.

@@ -150,7 +150,7 @@ class TimingRow:
 
 
 def measure(benchmark: Benchmark, effort: Effort, peer: Peer | None = None) -> TimingRow:
-    """Compare answers, then time the jobs alternately.
+    """Time the jobs alternately, and compare their answers with the peer's.
 
     Args:
         benchmark: The benchmark to run.

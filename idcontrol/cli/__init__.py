@@ -86,7 +86,7 @@ class Grouped(click.Group):
     """A group whose help lists its commands under headings."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the headings and the commands below each."""
+        """Write each heading, followed by its commands."""
         width = max(map(len, self.commands))
         for heading, modules in GROUPS.items():
             with formatter.section(heading):

@@ -69,7 +69,7 @@ def configure(start: Config, what: str, options: Mapping[str, Any], settings: Ma
         start: The configuration to begin with.
         what: Owner of the configuration for messages, e.g. ``"the experiment trot"``.
         options: Value of each option, by the key of its setting; None for an unused option.
-        settings: Values by dotted key or its last part; options take precedence.
+        settings: Values by dotted key or its last part; they override options.
 
     Raises:
         UnknownName: The setting does not exist.

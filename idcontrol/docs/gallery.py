@@ -156,7 +156,7 @@ def part(name: str, command: str, shown: Path) -> str:
 
 
 def main() -> None:
-    """Run every experiment, and write its picture and the page."""
+    """Run every experiment whose data exist, and write its picture; then write the page."""
     if missing := set(entry_points(EXPERIMENTS)) ^ set(COMMANDS):
         sys.exit(f"the gallery's commands and the installed experiments differ: {', '.join(sorted(missing))}")
     out = DOCS / "pictures" / "gallery"

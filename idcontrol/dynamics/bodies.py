@@ -199,7 +199,7 @@ def rotations(orientation: Array) -> Array:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _turned(A: Array, R: Array, out: Array) -> None:
-    """Write ``R A Rᵀ``, all (3, 3)."""
+    """Write ``R A Rᵀ`` for symmetric A, all (3, 3)."""
     for i in range(3):
         for j in range(i + 1):
             s = 0.0

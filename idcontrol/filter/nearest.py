@@ -115,7 +115,7 @@ class _Prediction(NamedTuple):
     """The motion predicted for known torques.
 
     Attributes:
-        w: The step with known motor impulses.
+        w: The whitened problem with known motor impulses.
         pushes: Contacts that carry load, shape (n,).
         slides: Loaded contacts that slip, shape (n,).
         fast: Sliding contacts that keep more than `SLOWS` of their slip, shape (n,).

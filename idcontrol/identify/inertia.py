@@ -70,7 +70,7 @@ def neighbours(root: Array, x: Array) -> tuple[Array, Array]:
 
     Args:
         root: Cholesky factors L of the nominal pseudo-inertias, shape (k, 4, 4).
-        x: Coordinates, shape (k, 10): the diagonal of T, then its other entries by rows.
+        x: Coordinates, shape (k, 10): 2 ln T_ii, then √2 T_ij below the diagonal, by rows.
 
     Returns:
         Parameters, shape (k, 10), and their derivatives by the coordinates, shape (k, 10, 10).

@@ -35,7 +35,7 @@ class Prior(NamedTuple):
         drives: Nominal parameters of the drives, shape (4 a,).
         spread: Standard deviations of the inertial coordinates of bodies (`idcontrol.identify.inertia`), then of the
             parameters of drives, shape (p,).
-        least: Lower bounds of the same, shape (p,).
+        least: Lower bounds of the coordinates, shape (p,).
         free: True if a coordinate is fitted, shape (p,).
         mass: Weighed mass [kg]; NaN if unknown.
     """

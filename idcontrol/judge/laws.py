@@ -107,7 +107,7 @@ def _normal(c: Touching) -> Array:
 
 
 def _frictional(project: Callable[[Array, Array], Array]) -> Callable[[Touching], Array]:
-    """Return Coulomb's law with `project` as the projection P."""
+    """Return a function that computes the violation of Coulomb's law, with the projection `project`."""
 
     def law(c: Touching) -> Array:
         bound = np.maximum(c.mu * c.f[:, 0], 0.0)

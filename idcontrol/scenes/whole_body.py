@@ -103,7 +103,7 @@ class WholeBodyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         rate_hz: Rate of the control loop.
         sway: Motion of the centre of mass while all feet stand.
         reach: Motion of a hand while all feet stand.
-        wall: A wall in front of the hand of `reach`, and the force with which it presses.
+        wall: A wall in front of the hand of `reach`, and the force of the hand on it.
         walk: Steps; with a count of 0 all feet stay in place.
         begin_s: Time before the first step, in which the load is transferred to the stance feet; also before the
             step that brings the feet together after a push.
@@ -118,7 +118,7 @@ class WholeBodyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         punches: Pushes along the route.
         unknown: Effects unknown to the controller.
         sensing: Delay, bias and noise of the state that planner and controller get; the base cannot be estimated.
-        friction: The assumed friction of the controller.
+        friction: Friction assumed by the controller.
         ground: Settings of plants with soft or viscous ground.
         inverse: Settings of inverse-dynamics controllers.
     """

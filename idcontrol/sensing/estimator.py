@@ -11,8 +11,8 @@ p_i, all in the world, and the biases of accelerometer b_f and gyroscope b_w. Wi
 
 The error state has the errors of r and v, a small rotation φ in the world's axes (``C = exp(φ) Ĉ``), and the errors of
 b_f, b_w and p_i, in this order. At touchdown a foot's position is computed from the joints and the estimate. Then the
-modelled height of the ground is used as one measurement, with a variance for uneven ground. If it is far from the
-estimated height, it is not used. If standing feet move while at least as many rest, the moving feet slip or their
+modelled height of the ground is used as one measurement, with a variance for uneven ground. The measurement is rejected
+if it is far from the estimated height. If standing feet move while at least as many rest, the moving feet slip or their
 sensors are wrong. Their positions are computed again as at touchdown, but without the height of the ground.
 Measurements are independent and processed one by one, without a matrix inverse. Horizontal position and heading cannot
 be observed, so they drift.

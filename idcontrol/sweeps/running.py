@@ -135,7 +135,7 @@ def listed(folder: Path) -> list[Listed]:
 
 
 def state(metrics: Mapping[str, Any] | None) -> str:
-    """Return the outcome of a run in words, from its metrics; None for an unfinished run."""
+    """Return the outcome of a run in words, from its metrics; `metrics` is None for an unfinished run."""
     if metrics is None:
         return "not ended"
     if metrics.get("fell_at_s") is not None:

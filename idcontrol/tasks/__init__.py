@@ -41,7 +41,7 @@ def __dir__() -> list[str]:
 
 
 def no_targets(k: int) -> Targets:
-    """Allocate targets of k tasks without weight."""
+    """Allocate the targets of k tasks, all with zero weight."""
     return Targets(
         kind=np.zeros(k, dtype=np.int64),
         axes=np.zeros(k, dtype=np.int64),

@@ -39,7 +39,7 @@ def missed_weight() -> float:
 # MuJoCo's soft contact reaches the weight within a thousandth
 @claim("in MuJoCo the same body presses with its weight", 1e-3, "tests/peers/test_bodies.py", extra="mujoco")
 def missed_weight_in_mujoco() -> float:
-    """Return the error of the weight in MuJoCo."""
+    """Return `_missed_weight` of the plant MuJoCo."""
     return _missed_weight("mujoco", steps=500)
 
 
@@ -50,7 +50,7 @@ def missed_weight_in_mujoco() -> float:
     quick=True,
 )
 def missed_slide() -> float:
-    """Return the relative error of the distance slid down a slope, compared with ½ g (sin θ - μ cos θ) t²."""
+    """Return the relative error of the distance slid down a slope, compared with ½ g (sin θ - μ cos θ) n (n + 1) h²."""
     steps, mu = 300, machines.SLIDING
     downhill = np.array([np.cos(SLOPE), 0.0, -np.sin(SLOPE)])
     plant = plants.build("coulomb-lcp", machines.sled(plane((np.sin(SLOPE), 0.0, np.cos(SLOPE))), mu))

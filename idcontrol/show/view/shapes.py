@@ -104,7 +104,7 @@ def pyramid(mu: float, colour: Colour, opacity: float) -> Mesh:
 
 
 def of_coal(geometry: Any, colour: Colour) -> Mesh | None:
-    """Return the mesh of a shape from Pinocchio's collision library; None for planes and point clouds."""
+    """Return the mesh of a box, ball, cylinder, capsule or mesh of coal; None for other shapes."""
     if isinstance(geometry, coal.Box):
         return solid("box", 2.0 * geometry.halfSide, colour)
     if isinstance(geometry, coal.Sphere):
