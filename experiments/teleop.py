@@ -25,7 +25,7 @@ def findings(way: Way, arrays: Mapping[str, Array]) -> list[Finding]:
     reached = int(np.count_nonzero(off[np.searchsorted(t, on_time)] < REACHED_M))
     mean = float(off[walked].mean()) if walked.any() else None
     return [
-        Finding("walked_s", float(min(t[-1], way.times[-1]) - way.times[0])),
+        Finding("walked_s", max(0.0, float(min(t[-1], way.times[-1]) - way.times[0]))),
         Finding("waypoints_reached", reached, holds=reached == len(way.times) - 1, note=f"of {len(way.times) - 1}"),
         Finding(
             "route_err_mean_m",

@@ -95,6 +95,9 @@ def footsteps(
         lift_s: Time of the first lift-off [s].
     """
     feet, beside, period = feet.copy(), home - home.mean(axis=0), walk.single_s + walk.double_s
+    # measured yaws jump at half a turn, but a route's yaw goes on
+    yaw = pose_at(way, lift_s)[2]
+    feet[:, 2] = yaw + np.remainder(feet[:, 2] - yaw + np.pi, 2.0 * np.pi) - np.pi
     out: list[Footstep] = []
     for k in range(AHEAD):
         group, lift = list(groups[k % len(groups)]), lift_s + k * period

@@ -352,6 +352,9 @@ def _require_fit(config: WholeBodyConfig) -> None:
         raise InputError("walk.count is for equal steps and route.count for waypoints; set one of them to 0")
     if config.punches.force_n is not None and config.route.count == 0:
         raise InputError("punches come between waypoints; set route.count, or use push")
+    if config.punches.force_n is not None and config.punches.force_n[0] > config.punches.force_n[1]:
+        low, high = config.punches.force_n
+        raise InputError(f"punches.force_n is [{low:g}, {high:g}]; the first must be at most the second")
     if config.punches.force_n is not None and config.punches.lasts_s >= config.route.each_s:
         raise InputError("punches.lasts_s must be shorter than route.each_s")
 

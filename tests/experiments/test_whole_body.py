@@ -121,6 +121,11 @@ def test_foot_stands_from_the_tick_in_which_its_force_is_sensed(touch_s):
         ({"push": Push(at_s=1.0, force_n=9.0, lasts_s=0.0005)}, InputError, "push.lasts_s is 0.0005"),
         ({"sway": Oscillation(), "route": Route(count=1), "walk": Steps(count=1)}, InputError, "set one of them to 0"),
         ({"punches": Punches(force_n=(9.0, 9.0))}, InputError, "set route.count"),
+        (
+            {"sway": Oscillation(), "route": Route(count=1), "punches": Punches(force_n=(9.0, 5.0))},
+            InputError,
+            "first must be at most",
+        ),
         ({"reach": Reach(frame="base_link", each_s=2.5)}, InputError, "reach takes until 7.5 s"),
     ],
 )

@@ -56,3 +56,12 @@ def test_steps_keep_their_limits_and_bring_a_pushed_machine_back(seed, x, y, yaw
         assert 0.16 - 1e-9 <= side * aside <= 0.2 + limits.aside_m + 1e-9  # feet never cross
         assert abs(moved[2] - other[2]) <= limits.step_turn_rad + 1e-9
     np.testing.assert_allclose(feet[-1].mean(axis=0), way.poses[-1], atol=0.02)
+
+
+def test_feet_whose_measured_yaws_jump_at_half_a_turn_step_alike():
+    way = Way(np.array([0.0, 5.0]), np.array([(0.0, 0.0, 3.0), (0.0, 0.0, 3.6)]), Route())
+    feet = np.array([compose(np.array([0.0, 0.0, 3.2]), beside) for beside in HOME])
+    jumped = feet - np.array([0.0, 0.0, 2.0 * np.pi])
+    steps, again = (footsteps(way, WALK, each, HOME, GROUPS, 1.0) for each in (feet, jumped))
+    for step, other in zip(steps, again, strict=True):
+        np.testing.assert_allclose(step.places, other.places, atol=1e-12)
