@@ -36,16 +36,29 @@ def answer(request: dict[str, Any], situation: dict[str, Any]) -> dict[str, Any]
     program = tsid.InverseDynamicsFormulationAccForce("standing", robot, False)
     program.computeProblemData(0.0, q, still)
     data = program.data()
-    standing = [foot for foot, stands in zip(request["feet"], situation["stance"], strict=True) if stands]
-    contacts = []
-    for foot in standing:
+    contacts = {}
+    for foot, stands in zip(request["feet"], situation["stance"], strict=True):
+        if not stands:
+            continue
         contact = tsid.ContactPoint(foot, robot, foot, np.array(situation["normal"]), situation["mu"], 0.0, MOST_FORCE)
         contact.setKp(np.zeros(3))
         contact.setKd(np.zeros(3))
         contact.setReference(robot.framePosition(data, robot.model().getFrameId(foot)))
         contact.useLocalFrame(False)
         program.addRigidContact(contact, FORCE_WEIGHT, 1.0, 1)
-        contacts.append(contact)
+        contacts[foot] = contact
+    tasks = _tasks(robot, data, q, a)  # TSID does not keep its tasks alive
+    for task in tasks:
+        program.addMotionTask(task, 1.0, 1, 0.0)
+    bounds = tsid.TaskActuationBounds("torques", robot)
+    limit = np.array(request["torque_limit"])
+    bounds.setBounds(-limit, limit)
+    program.addActuationTask(bounds, 1.0, 0, 0.0)
+    return _solved(request, program, contacts, q)
+
+
+def _tasks(robot: Any, data: Any, q: Any, a: Any) -> tuple[Any, Any]:
+    """Return the tasks of posture and trunk, without feedback."""
     posture = tsid.TaskJointPosture("posture", robot)
     posture.setKp(np.zeros(robot.na))
     posture.setKd(np.zeros(robot.na))
@@ -53,18 +66,18 @@ def answer(request: dict[str, Any], situation: dict[str, Any]) -> dict[str, Any]
     sample.value(q[7:])
     sample.second_derivative(a[6:])
     posture.setReference(sample)
-    program.addMotionTask(posture, 1.0, 1, 0.0)
     trunk = tsid.TaskSE3Equality("trunk", robot, robot.model().frames[2].name)
     trunk.setKp(np.zeros(6))
     trunk.setKd(np.zeros(6))
     goal = tsid.TrajectorySample(12, 6)
     tsid.SE3ToVector(robot.framePosition(data, 2), goal.value())
     trunk.setReference(goal)
-    program.addMotionTask(trunk, 1.0, 1, 0.0)
-    bounds = tsid.TaskActuationBounds("torques", robot)
-    limit = np.array(request["torque_limit"])
-    bounds.setBounds(-limit, limit)
-    program.addActuationTask(bounds, 1.0, 0, 0.0)
+    return posture, trunk
+
+
+def _solved(request: dict[str, Any], program: Any, contacts: dict[str, Any], q: Any) -> dict[str, Any] | None:
+    """Solve the program repeatedly, at rest at positions `q`; return the answer, or None if there is no solution."""
+    still = np.zeros(len(q) - 1)
     solver = tsid.SolverHQuadProgFast("solver")
     problem = program.computeProblemData(0.0, q, still)
     solver.resize(program.nVar, program.nEq, program.nIn)
@@ -78,7 +91,7 @@ def answer(request: dict[str, Any], situation: dict[str, Any]) -> dict[str, Any]
     if result.status != 0:
         return None
     forces = np.zeros((len(request["feet"]), 3))
-    for foot, contact in zip(standing, contacts, strict=True):
+    for foot, contact in contacts.items():
         forces[request["feet"].index(foot)] = contact.getForceGeneratorMatrix @ program.getContactForce(foot, result)
     return {
         "tau": np.asarray(tau).ravel().tolist(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,31 @@ def machine(walk: RecordedWalk) -> Job:
     tree = rigid_links(system, contacts)
     world = _DrakeWorld(walk.h, np.array(system.model.gravity.linear))
     plant = world.plant
+    bodies, joints = _add(tree, world)
+    for name in system.actuated_names:
+        plant.AddJointActuator(name, joints[name])
+    plant.RegisterCollisionGeometry(plant.world_body(), GROUND_POSE, Box(*GROUND), "ground", world.surface(1.0))
+    world.finish()
+    driven = [joints[name] for name in system.actuated_names]
+    torques = plant.get_actuation_input_port().FixValue(world.context, np.zeros(len(driven)))
+
+    def prepare(i: int) -> None:
+        torques.GetMutableData().set_value(walk.moments[i].tau)
+        for link, body in zip(tree, bodies, strict=True):
+            _place(world, link, body, joints, walk.moments[i].state)
+
+    at_v = [joint.velocity_start() for joint in driven]
+
+    def answer(i: int) -> Array:
+        world.step()
+        return np.asarray(plant.GetVelocities(world.context))[at_v]
+
+    return Job(run=answer, prepare=prepare)
+
+
+def _add(tree: Sequence[RigidLink], world: _DrakeWorld) -> tuple[list[Any], dict[str, Any]]:
+    """Add the links with their spheres to Drake's world; return the bodies, and the joints by name."""
+    plant = world.plant
     bodies: list[Any] = []
     joints: dict[str, Any] = {}
     for link in tree:
@@ -97,41 +122,25 @@ def machine(walk: RecordedWalk) -> Job:
             kind = RevoluteJoint if link.kind == "hinge" else PrismaticJoint
             joints[link.name] = plant.AddJoint(kind(link.name, at, body.body_frame(), link.axis))
         bodies.append(body)
-    for name in system.actuated_names:
-        plant.AddJointActuator(name, joints[name])
-    plant.RegisterCollisionGeometry(plant.world_body(), GROUND_POSE, Box(*GROUND), "ground", world.surface(1.0))
-    world.finish()
-    driven = [joints[name] for name in system.actuated_names]
-    torques = plant.get_actuation_input_port().FixValue(world.context, np.zeros(len(driven)))
+    return bodies, joints
 
-    def place(link: RigidLink, body: Any, state: State) -> None:
-        q, v = state.q[link.at_q :], state.v[link.at_v :]
-        if link.kind == "free":
-            axes = rotation(q[3:7])
-            plant.SetFreeBodyPose(world.context, body, RigidTransform(RotationMatrix(axes), q[:3]))
-            velocity = SpatialVelocity(axes @ v[3:6], axes @ v[:3])
-            plant.SetFreeBodySpatialVelocity(context=world.context, body=body, V_JpJc=velocity)
-            return
-        angle = np.arctan2(q[1], q[0]) if link.circle else q[0]
-        if link.kind == "hinge":
-            joints[link.name].set_angle(world.context, angle)
-            joints[link.name].set_angular_rate(world.context, v[0])
-        else:
-            joints[link.name].set_translation(world.context, angle)
-            joints[link.name].set_translation_rate(world.context, v[0])
 
-    def prepare(i: int) -> None:
-        torques.GetMutableData().set_value(walk.moments[i].tau)
-        for link, body in zip(tree, bodies, strict=True):
-            place(link, body, walk.moments[i].state)
-
-    at_v = [joint.velocity_start() for joint in driven]
-
-    def answer(i: int) -> Array:
-        world.step()
-        return np.asarray(plant.GetVelocities(world.context))[at_v]
-
-    return Job(run=answer, prepare=prepare)
+def _place(world: _DrakeWorld, link: RigidLink, body: Any, joints: Mapping[str, Any], state: State) -> None:
+    """Set pose and velocity of a free link, or angle and rate of the joint that moves a link."""
+    q, v = state.q[link.at_q :], state.v[link.at_v :]
+    if link.kind == "free":
+        axes = rotation(q[3:7])
+        world.plant.SetFreeBodyPose(world.context, body, RigidTransform(RotationMatrix(axes), q[:3]))
+        velocity = SpatialVelocity(axes @ v[3:6], axes @ v[:3])
+        world.plant.SetFreeBodySpatialVelocity(context=world.context, body=body, V_JpJc=velocity)
+        return
+    angle = np.arctan2(q[1], q[0]) if link.circle else q[0]
+    if link.kind == "hinge":
+        joints[link.name].set_angle(world.context, angle)
+        joints[link.name].set_angular_rate(world.context, v[0])
+    else:
+        joints[link.name].set_translation(world.context, angle)
+        joints[link.name].set_translation_rate(world.context, v[0])
 
 
 def heap(scene: Heap, states: Sequence[BodyState]) -> Job:

@@ -20,7 +20,7 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain
 from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
-from idcontrol.types import Array
+from idcontrol.types import Array, Integers
 
 NO_SLIP_MU = 100.0
 """Finite friction coefficient that replaces infinite friction in simulators, as in the papers' simulator."""
@@ -117,6 +117,19 @@ class RigidLink:
         return moments, axes
 
 
+def _spheres(contacts: SphereContacts | Fingertips, centres: Array, chosen: Integers) -> tuple[ContactSphere, ...]:
+    """Return the chosen spheres; `centres` (n, 3) of all spheres are in the axes of their links."""
+    return tuple(
+        ContactSphere(
+            identity=int(i),
+            centre=centres[i],
+            radius=max(float(contacts.radius[i]), POINT_M),
+            mu=min(float(contacts.mu[i]), NO_SLIP_MU),
+        )
+        for i in chosen
+    )
+
+
 def rigid_links(system: System, contacts: SphereContacts | Fingertips) -> list[RigidLink]:
     """Return the robot as a tree of links; parents come before their children.
 
@@ -164,15 +177,7 @@ def rigid_links(system: System, contacts: SphereContacts | Fingertips) -> list[R
                 at_q=joint.idx_q,
                 at_v=joint.idx_v,
                 circle=joint.nq == 2,
-                spheres=tuple(
-                    ContactSphere(
-                        identity=int(i),
-                        centre=centres[i],
-                        radius=max(float(contacts.radius[i]), POINT_M),
-                        mu=min(float(contacts.mu[i]), NO_SLIP_MU),
-                    )
-                    for i in np.flatnonzero(joints == j)
-                ),
+                spheres=_spheres(contacts, centres, np.flatnonzero(joints == j)),
                 box=sides if name == held else None,
             )
         )

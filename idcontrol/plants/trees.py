@@ -16,6 +16,7 @@ import numpy as np
 from idcontrol.contact.contacts import axes_of
 from idcontrol.contact.detection import Detection
 from idcontrol.contact.distance import candidate_pairs
+from idcontrol.contact.manifold import Points
 from idcontrol.dynamics.bodies import (
     BodyState,
     Inertias,
@@ -110,6 +111,20 @@ class TreesState(NamedTuple):
     bodies: BodyState
 
 
+def _carriers(machines: Sequence[System], parts: Sequence[Part]) -> tuple[Integers, Integers]:
+    """Return what carries each part (the world is 0, then all frames of all machines, then the bodies), and its joint.
+
+    The joint of the world's and of bodies' parts is 0.
+    """
+    k, first = len(machines), np.cumsum([1, *(len(machine.model.frames) for machine in machines)])
+    carrier, joint = [], []
+    for part in parts:
+        t = part.tree
+        carrier.append(0 if t < 0 else first[t] + part.frame if t < k else first[k] + t - k)
+        joint.append(machines[t].frame_joint[part.frame] if 0 <= t < k else 0)
+    return np.array(carrier, dtype=np.int64), np.array(joint, dtype=np.int64)
+
+
 class Trees:
     """Machines and bodies under gravity.
 
@@ -162,22 +177,10 @@ class Trees:
         self._support: Booleans = np.zeros((k, joints, d), dtype=np.bool_)
         for i, machine in enumerate(machines):
             self._support[i, : machine.model.njoints, : machine.n_velocities] = machine.support
-        # order of carriers: the world, all frames of all machines, the bodies
-        first = np.cumsum([1, *(len(machine.model.frames) for machine in machines)])
-        self._carrier: Integers = np.array(
-            [
-                0 if t < 0 else first[t] + part.frame if t < k else first[k] + t - k
-                for t, part in zip(tree, parts, strict=True)
-            ],
-            dtype=np.int64,
-        )
-        self._joint: Integers = np.array(
-            [machines[t].frame_joint[part.frame] if 0 <= t < k else 0 for t, part in zip(tree, parts, strict=True)],
-            dtype=np.int64,
-        )
+        self._carrier, self._joint = _carriers(machines, parts)
         self._local_position: Array = np.array([part.position for part in parts])
         self._local_rotation: Array = np.array([part.rotation for part in parts])
-        self._extent: Array = np.zeros(n)
+        self._extent: Array = np.zeros(n)  # distance from each body's origin within which all its parts are
         for part, radius in zip(parts, self._detection.shapes.radius, strict=True):
             if part.tree >= k:
                 b = part.tree - k
@@ -213,35 +216,14 @@ class Trees:
     def step(self, h: float, drives: Sequence[Drive]) -> TreesState:
         """Take one step of length `h` [s] with one drive per machine, after `update` at the current state."""
         state, k = self.state, len(self.machines)
-        t, d = len(self._size), int(self._size.max())
-        M, v, v_star = np.zeros((t, d, d)), np.zeros((t, d)), np.zeros((t, d))
-        M[:, np.arange(d), np.arange(d)] = 1.0
-        for i, (machine, q, joint_v, drive) in enumerate(zip(self.machines, state.q, state.v, drives, strict=True)):
-            m = machine.n_velocities
-            A = machine.M + np.diag(h * drive.damping + h * h * drive.stiffness)
-            pull = drive.torque + drive.stiffness * (drive.target - q) + drive.damping * drive.speed - machine.bias
-            M[i, :m, :m], v[i, :m] = A, joint_v
-            v_star[i, :m] = np.linalg.solve(A, machine.M @ joint_v + h * pull)
-            self._jacobian[i, :, :m] = machine.jacobian
-        bodies, rotation = state.bodies, self._rotation_bodies
-        M[k:, :6, :6] = inertia_blocks(self.inertias, rotation)
-        v[k:, :6] = bodies.velocity
-        free = free_velocities(self.inertias, bodies, rotation, np.zeros_like(bodies.velocity), self._gravity, h)
-        v_star[k:, :6] = free
-
-        reach_of_tree = np.concatenate(
-            [np.full(k, 0.5 * MARGIN + h * HAND_SPEED), reaches(free, self._extent, h, 0.5 * MARGIN), [0.0]]
-        )
-        reach = reach_of_tree[self._tree]
-        detection = self._detection
-        detection.put(*self.place)
-        pair = candidate_pairs(detection.placed.low, detection.placed.high, reach, self._tree)
-        points = detection.find(pair, reach[pair[:, 0]] + reach[pair[:, 1]], reach)
+        M, v, v_star = self._without_contact(h, drives)
+        points = self._candidates(h, v_star[k:, :6])
         axes = axes_of(points.normal, 0.0)
         tree = self._tree[points.shape]
-        rows = np.zeros((len(points.gap), 2, 3, d))
-        _rows(tree, self._joint[points.shape], bodies.position, self._jacobian, self._support, points.point, axes, rows)
         contacts = len(points.gap)
+        rows = np.zeros((contacts, 2, 3, M.shape[2]))
+        joint, at = self._joint[points.shape], state.bodies.position
+        _rows(tree, joint, at, self._jacobian, self._support, points.point, axes, rows)
         self.problem = SparseProblem(
             h=h,
             size=self._size,
@@ -261,14 +243,50 @@ class Trees:
         self.touching = points.shape
         self.force = (solution.impulses[:, None, :] @ axes)[:, 0] / h
         speeds = tuple(solution.v_plus[i, : self._size[i]].copy() for i in range(k))
+        velocities = np.ascontiguousarray(solution.v_plus[k:, :6])
         self.state = TreesState(
             state.t + h,
             tuple(q + h * each for q, each in zip(state.q, speeds, strict=True)),
             speeds,
-            advance(self.inertias, bodies, rotation, np.ascontiguousarray(solution.v_plus[k:, :6]), h),
+            advance(self.inertias, state.bodies, self._rotation_bodies, velocities, h),
         )
         self.update()
         return self.state
+
+    def _without_contact(self, h: float, drives: Sequence[Drive]) -> tuple[Array, Array, Array]:
+        """Return inertias, velocities and velocities after a step without contact, by tree and padded with zeros.
+
+        Returns:
+            Shapes (t, d, d), (t, d), (t, d): t trees, d velocities of the largest; drives act implicitly.
+        """
+        k = len(self.machines)
+        t, d = len(self._size), int(self._size.max())
+        M, v, v_star = np.zeros((t, d, d)), np.zeros((t, d)), np.zeros((t, d))
+        M[:, np.arange(d), np.arange(d)] = 1.0
+        states = zip(self.machines, self.state.q, self.state.v, drives, strict=True)
+        for i, (machine, q, joint_v, drive) in enumerate(states):
+            m = machine.n_velocities
+            A = machine.M + np.diag(h * drive.damping + h * h * drive.stiffness)
+            pull = drive.torque + drive.stiffness * (drive.target - q) + drive.damping * drive.speed - machine.bias
+            M[i, :m, :m], v[i, :m] = A, joint_v
+            v_star[i, :m] = np.linalg.solve(A, machine.M @ joint_v + h * pull)
+            self._jacobian[i, :, :m] = machine.jacobian
+        bodies, rotation = self.state.bodies, self._rotation_bodies
+        M[k:, :6, :6] = inertia_blocks(self.inertias, rotation)
+        v[k:, :6] = bodies.velocity
+        no_wrench = np.zeros_like(bodies.velocity)
+        v_star[k:, :6] = free_velocities(self.inertias, bodies, rotation, no_wrench, self._gravity, h)
+        return M, v, v_star
+
+    def _candidates(self, h: float, free: Array) -> Points:
+        """Return the points at which parts may touch in a step, from the bodies' free velocities (n, 6)."""
+        machines = np.full(len(self.machines), 0.5 * MARGIN + h * HAND_SPEED)
+        reach_of_tree = np.concatenate([machines, reaches(free, self._extent, h, 0.5 * MARGIN), [0.0]])
+        reach = reach_of_tree[self._tree]
+        detection = self._detection
+        detection.put(*self.place)
+        pair = candidate_pairs(detection.placed.low, detection.placed.high, reach, self._tree)
+        return detection.find(pair, reach[pair[:, 0]] + reach[pair[:, 1]], reach)
 
     @property
     def velocities(self) -> int:

@@ -44,6 +44,24 @@ class Pile:
     position: Array
 
 
+def _places(rng: np.random.Generator, pairs: Integers, bodies: int) -> tuple[Array, Array, Array]:
+    """Return random centres of the bodies (bodies, 3), contact points (n, 3) and contact axes (n, 3, 3)."""
+    position = np.zeros((bodies, 3))
+    for body, parent in enumerate(pairs[:bodies, 1]):
+        if parent != WORLD:
+            position[body] = position[parent] + rng.uniform(0.2, 0.4) * _direction(rng, (0.0, 0.0, 1.0))
+    point, axes = np.empty((len(pairs), 3)), np.empty((len(pairs), 3, 3))
+    for i, (a, b) in enumerate(pairs):
+        if b == WORLD:
+            outward = _direction(rng, (0.0, 0.0, -1.0))
+            point[i] = position[a] + 0.15 * outward + 0.03 * rng.normal(size=3)
+        else:
+            outward = position[b] - position[a]
+            point[i] = 0.5 * (position[a] + position[b]) + 0.05 * rng.normal(size=3)
+        axes[i] = _axes(rng, -outward / np.linalg.norm(outward) + 0.2 * rng.normal(size=3))
+    return position, point, axes
+
+
 def random_pile(rng: np.random.Generator, bodies: int, contacts: int, sliding: int, *, lightest: float = 0.5) -> Pile:
     """Return bodies that rest on each other, on the floor and between walls.
 
@@ -61,20 +79,7 @@ def random_pile(rng: np.random.Generator, bodies: int, contacts: int, sliding: i
     mass = np.exp(rng.uniform(np.log(lightest), np.log(5.0), bodies))
     inertia = np.array([_inertia(rng, m) for m in mass])
     pairs = _pairs(rng, bodies, contacts, sliding)
-    position = np.zeros((bodies, 3))
-    for body, parent in enumerate(pairs[:bodies, 1]):
-        if parent != WORLD:
-            position[body] = position[parent] + rng.uniform(0.2, 0.4) * _direction(rng, (0.0, 0.0, 1.0))
-
-    point, axes = np.empty((contacts, 3)), np.empty((contacts, 3, 3))
-    for i, (a, b) in enumerate(pairs):
-        if b == WORLD:
-            outward = _direction(rng, (0.0, 0.0, -1.0))
-            point[i] = position[a] + 0.15 * outward + 0.03 * rng.normal(size=3)
-        else:
-            outward = position[b] - position[a]
-            point[i] = 0.5 * (position[a] + position[b]) + 0.05 * rng.normal(size=3)
-        axes[i] = _axes(rng, -outward / np.linalg.norm(outward) + 0.2 * rng.normal(size=3))
+    position, point, axes = _places(rng, pairs, bodies)
     radius = rng.uniform(0.0, 0.1, contacts)
     jacobian = rows(pairs, point, axes, position)
 

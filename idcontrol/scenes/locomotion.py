@@ -28,7 +28,7 @@ from idcontrol.record.metrics import Layout, fallen, locomotion, solver_number
 from idcontrol.record.recording import Recorder
 from idcontrol.scenes.disturbances import drive_of
 from idcontrol.scenes.settings import control_periods
-from idcontrol.scenes.walk import WalkGuide, WalkPlanner, WalkScene
+from idcontrol.scenes.walk import SimulatedWalk, WalkGuide, WalkPlanner, WalkScene
 from idcontrol.types import Array, Booleans, ContactForces, Event, Integers, Status
 
 UNREACHABLE_M = 1e-6
@@ -142,6 +142,30 @@ def layout(scene: WalkScene, planner: WalkPlanner) -> Layout:
     )
 
 
+def _sensed_and_wanted(
+    walk: SimulatedWalk, base: str, shapes: dict[str, tuple[int, ...]], units: dict[str, str]
+) -> dict[str, Callable[[Tick], Array]]:
+    """Return the channels that differ from the plant's: sensed states and, with drives, the controller's torques.
+
+    Args:
+        walk: The loop that is recorded.
+        base: Setting ``sensing.base``.
+        shapes: Shape of each channel; new channels are added.
+        units: Unit of each channel; new channels are added.
+    """
+    extra: dict[str, Callable[[Tick], Array]] = {}
+    if base == "estimated":
+        shapes["base_seen"] = (13,)
+        extra["base_seen"] = lambda tick: np.concatenate((tick.sensed.q[:7], tick.sensed.v[:6]))
+    if walk.sense is not None:
+        shapes |= {"q_sensed": shapes["q"], "v_sensed": shapes["v"]}
+        extra |= {"q_sensed": lambda tick: tick.sensed.q, "v_sensed": lambda tick: tick.sensed.v}
+    if drive_of(walk.plant) is not None:
+        shapes["tau_wanted"], units["tau_wanted"] = shapes["tau"], units["tau"]
+        extra["tau_wanted"] = lambda tick: tick.command.tau
+    return extra
+
+
 def record_walk(
     scene: WalkScene,
     out: Path,
@@ -171,17 +195,9 @@ def record_walk(
     facts = layout(scene, walk.planner)
     shapes, units = channels(observer.system, observer.n_feet, soles=observer.sole_patch is not None)
     known = {"layout": msgspec.to_builtins(facts), "scene": msgspec.to_builtins(scene.scenery()), **(meta or {})}
-    extra: dict[str, Callable[[Tick], Array]] = {}
-    if config.sensing.base == "estimated":
-        shapes["base_seen"] = (13,)
-        extra["base_seen"] = lambda tick: np.concatenate((tick.sensed.q[:7], tick.sensed.v[:6]))
     if walk.sense is not None:
-        shapes |= {"q_sensed": shapes["q"], "v_sensed": shapes["v"]}
         known["planned_from"] = {"q": walk.seen.q.tolist(), "v": walk.seen.v.tolist()}
-        extra |= {"q_sensed": lambda tick: tick.sensed.q, "v_sensed": lambda tick: tick.sensed.v}
-    if drive_of(walk.plant) is not None:
-        shapes["tau_wanted"], units["tau_wanted"] = shapes["tau"], units["tau"]
-        extra["tau_wanted"] = lambda tick: tick.command.tau
+    extra = _sensed_and_wanted(walk, config.sensing.base, shapes, units)
     row = TickRow(observer, walk.plant, progress_of(walk.guide), walk.planner)
     began, busy = stopwatch.wall_s(), stopwatch.processor_s()
     settings = jsonable(msgspec.to_builtins(config))

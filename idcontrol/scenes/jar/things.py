@@ -7,6 +7,9 @@ The bowl has eight sloping walls. Each body's frame is at its centre of mass.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
 import coal
 import numpy as np
 
@@ -55,6 +58,10 @@ def masses() -> list[Mass]:
     ]
 
 
+_Placed: TypeAlias = tuple[str, Any, int, Any, Array]
+"""Name, shape, body, position and axes of a part."""
+
+
 def parts(first: int, mu: float, mu_marble: float, table: tuple[Array, Array]) -> list[Part]:
     """Return the table and the parts of all bodies.
 
@@ -65,59 +72,48 @@ def parts(first: int, mu: float, mu_marble: float, table: tuple[Array, Array]) -
         table: Lowest and highest corner of the table, shapes (3,) [m].
     """
     low, high = table
-    out = [
+    marble, origin = coal.Sphere(MARBLE_M), (0.0, 0.0, 0.0)
+    placed: list[_Placed] = [("table", coal.Box(*(high - low)), WORLD - first, 0.5 * (low + high), np.eye(3))]
+    placed += _jar_lid_and_bowl()
+    placed += [(f"marble{i}", marble, FIRST_MARBLE + i, origin, np.eye(3)) for i in range(MARBLES)]
+    return [
         Part(
-            name="table",
-            shape=coal.Box(*(high - low)),
-            tree=WORLD,
-            position=0.5 * (low + high),
-            rotation=np.eye(3),
-            mu=mu,
+            name=name,
+            shape=shape,
+            tree=first + body,
+            position=np.array(at),
+            rotation=turn,
+            mu=mu_marble if shape is marble else mu,
         )
+        for name, shape, body, at, turn in placed
     ]
 
-    def add(name: str, shape: object, body: int, at: tuple[float, float, float], turn: Array | None = None) -> None:
-        rotation = np.eye(3) if turn is None else turn
-        out.append(Part(name=name, shape=shape, tree=first + body, position=np.array(at), rotation=rotation, mu=mu))
 
+def _jar_lid_and_bowl() -> Iterator[_Placed]:
+    """Yield the parts of jar, lid and bowl."""
+    level = np.eye(3)
     half = HEIGHT_M - FOOT_M
     down = -JAR_CENTRE_M
-    add("jar_foot", coal.Box(2 * OUTER_M, 2 * OUTER_M, FOOT_M), JAR, (0.0, 0.0, down + 0.5 * FOOT_M))
+    yield "jar_foot", coal.Box(2 * OUTER_M, 2 * OUTER_M, FOOT_M), JAR, (0.0, 0.0, down + 0.5 * FOOT_M), level
     side = 2.0 * OUTER_M * np.tan(np.pi / SIDES)
     for i in range(SIDES):
         angle = 2.0 * np.pi * i / SIDES
         c, s = np.cos(angle), np.sin(angle)
         r = INNER_M + 0.5 * WALL_M
-        add(
-            f"jar_wall{i}",
-            coal.Box(WALL_M, side, half),
-            JAR,
-            (r * c, r * s, down + FOOT_M + 0.5 * half),
-            _about_z(angle),
-        )
+        wall = coal.Box(WALL_M, side, half)
+        yield f"jar_wall{i}", wall, JAR, (r * c, r * s, down + FOOT_M + 0.5 * half), _about_z(angle)
         r = INNER_M - PEG_M - PEG_PLAY_M
-        add(f"lid_peg{i}", coal.Sphere(PEG_M), LID, (r * c, r * s, -_LID_CENTRE_M - PEG_DOWN_M))
+        yield f"lid_peg{i}", coal.Sphere(PEG_M), LID, (r * c, r * s, -_LID_CENTRE_M - PEG_DOWN_M), level
         width = 2.0 * (BOWL_INNER_M + BOWL_WALL_M * np.sin(BOWL_SLOPE)) * np.tan(np.pi / SIDES)
         out_r = BOWL_INNER_M + 0.5 * BOWL_WALL_M * np.sin(BOWL_SLOPE)
         up = -_BOWL_CENTRE_M + FOOT_M + 0.5 * BOWL_WALL_M * np.cos(BOWL_SLOPE)
         tilt = _about_z(angle) @ _about_y(BOWL_SLOPE)
-        add(f"bowl_wall{i}", coal.Box(WALL_M, width, BOWL_WALL_M), BOWL, (out_r * c, out_r * s, up), tilt)
-    add("lid_plate", coal.Box(2 * OUTER_M, 2 * OUTER_M, PLATE_M), LID, (0.0, 0.0, -_LID_CENTRE_M + 0.5 * PLATE_M))
-    add("lid_handle", coal.Box(*HANDLE_M), LID, (0.0, 0.0, -_LID_CENTRE_M + PLATE_M + 0.5 * HANDLE_M[2]))
+        yield f"bowl_wall{i}", coal.Box(WALL_M, width, BOWL_WALL_M), BOWL, (out_r * c, out_r * s, up), tilt
+    plate = coal.Box(2 * OUTER_M, 2 * OUTER_M, PLATE_M)
+    yield "lid_plate", plate, LID, (0.0, 0.0, -_LID_CENTRE_M + 0.5 * PLATE_M), level
+    yield "lid_handle", coal.Box(*HANDLE_M), LID, (0.0, 0.0, -_LID_CENTRE_M + PLATE_M + 0.5 * HANDLE_M[2]), level
     foot = 2.0 * BOWL_INNER_M
-    add("bowl_foot", coal.Box(foot, foot, FOOT_M), BOWL, (0.0, 0.0, -_BOWL_CENTRE_M + 0.5 * FOOT_M))
-    out += [
-        Part(
-            name=f"marble{i}",
-            shape=coal.Sphere(MARBLE_M),
-            tree=first + FIRST_MARBLE + i,
-            position=np.zeros(3),
-            rotation=np.eye(3),
-            mu=mu_marble,
-        )
-        for i in range(MARBLES)
-    ]
-    return out
+    yield "bowl_foot", coal.Box(foot, foot, FOOT_M), BOWL, (0.0, 0.0, -_BOWL_CENTRE_M + 0.5 * FOOT_M), level
 
 
 def start(jar: Array, bowl: Array) -> BodyState:
