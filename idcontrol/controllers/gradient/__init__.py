@@ -27,10 +27,29 @@ import pinocchio as pin
 
 from idcontrol.controllers.gradient.choice import Chosen, Solved, choose, velocity_of, yielding_of
 from idcontrol.controllers.gradient.demand import bound_slope, demand, held_slope, momentum, projection, target
-from idcontrol.controllers.gradient.impulses import Share, Shared, face, raw_impulses, share
-from idcontrol.controllers.gradient.motion import Moved, Sources, Yielding, motion
+from idcontrol.controllers.gradient.equations import BY, least_squares
+from idcontrol.controllers.gradient.impulses import (
+    Goal,
+    Shared,
+    faces,
+    raw_impulses,
+    share,
+    smallest_multiplier,
+    torque_unit,
+)
+from idcontrol.controllers.gradient.motion import (
+    PART,
+    ROLES,
+    SLIDE,
+    Motion,
+    Moved,
+    Sources,
+    Yielding,
+    contact_roles,
+    motion,
+)
 from idcontrol.controllers.gradient.result import Active, Linearization, Margin
-from idcontrol.controllers.gradient.site import BY, NO_ERRORS, Site, least_squares, visit
+from idcontrol.controllers.gradient.site import NO_ERRORS, Site, visit
 from idcontrol.controllers.gradient.tasks import task_demand
 from idcontrol.controllers.schemes import Scheme
 from idcontrol.controllers.step import COARSE, SLIPS, SOLVED
@@ -125,8 +144,10 @@ def slopes(site: Site, solved: Solved, chosen: Chosen, v_plus: Array, tau: Array
     p = momentum(site, v_plus, load)
     p[m - a + released] -= bound[released]
     raw = f if chosen.raw is None else chosen.raw
-    moved = motion(site, step, chosen.law, v_plus, raw, Sources(b[tracked], d, p, chosen.yielding))
-    J, fixed = site.contacts.jacobian, step.w.fixed
+    J, w, mu, terms = site.contacts.jacobian, step.w, step.cones.mu, site.terms
+    fixed, rest = w.fixed, J @ w.v_free - step.target
+    at = Motion(w.free, fixed, w.kappa, rest, step.target, mu, v_plus, raw)
+    moved = motion(terms, chosen.law, at, Sources(b[tracked], d, p, chosen.yielding))
     shared, unexplained = None, NO_ERRORS
     if chosen.cone is None:
         f_slope, unexplained = raw_impulses(site, step, f, moved, chosen.kept)
@@ -135,8 +156,25 @@ def slopes(site: Site, solved: Solved, chosen: Chosen, v_plus: Array, tau: Array
         if chosen.raw is not None:
             own, unexplained = raw_impulses(site, step, chosen.raw, moved, chosen.kept)
             goal += moved.p[fixed] - site.rows_transposed(chosen.raw)[fixed] - J[:, fixed].T @ own
-        limits = (least[tracked], most[tracked])
-        shared = share(site, step, chosen.cone, f, moved, Share(chosen.reference, goal), limits)
+        bounds, (typical, unit) = step.bounds, torque_unit(site, step, slope=bool(step.cones.weight.any()))
+        stage = Goal(
+            free=w.free,
+            fixed=fixed,
+            kappa=w.kappa,
+            mu=mu,
+            weight=step.cones.weight,
+            cone=chosen.cone,
+            f=f,
+            reference=chosen.reference,
+            slope=goal,
+            least=bounds.least,
+            most=bounds.most,
+            least_slope=least[tracked],
+            most_slope=most[tracked],
+            typical=typical,
+            typical_slope=unit,
+        )
+        shared = share(terms, stage, v_plus, moved.p)
         f_slope, unexplained = shared.slope, np.maximum(unexplained, shared.error)
     out = bound.copy()
     out[tracked] = moved.p[fixed] - site.rows_transposed(f)[fixed] - J[:, fixed].T @ f_slope
@@ -189,8 +227,8 @@ def _active(solved: Solved, moved: Moved, shared: Shared | None) -> Active:
     joints = np.full(a, "released", dtype=object)
     joints[tracked] = "free"
     if shared is not None:
-        joints[tracked[shared.bounded]] = "bound"
-    return Active(tuple(one.name for one in moved.roles), tuple(joints.tolist()))
+        joints[tracked[shared.at.bounded]] = "bound"
+    return Active(tuple(ROLES[kind] for kind in moved.roles.kind), tuple(joints.tolist()))
 
 
 def _margin(site: Site, solved: Solved, moved: Moved, shared: Shared | None, chosen: Chosen) -> Margin:
@@ -200,23 +238,25 @@ def _margin(site: Site, solved: Solved, moved: Moved, shared: Shared | None, cho
     vertex, kept = f if shared is None else chosen.raw, chosen.kept  # None: stage II alone chooses the forces
     scale = 0.0 if vertex is None else np.abs(vertex).max(initial=0.0)
     force = speed = np.inf
-    for i, one in enumerate(moved.roles):
-        mu, slip = float(step.cones.mu[i]), float(np.abs(u[i::n][1:]).max())
-        if vertex is not None:
-            force = min(force, face(ALL_EDGES, vertex[i::n], min(mu, 1e6), scale)[2])
-            if one.name != "part" and not vertex[i::n].any():  # another vertex may load this contact
-                force = 0.0
-        if one.name == "part":
+    if vertex is not None:
+        force = faces(np.full(n, ALL_EDGES), vertex, np.minimum(step.cones.mu, 1e6), scale).distance
+    for i, kind in enumerate(moved.roles.kind):
+        slip = float(np.abs(u[i::n][1:]).max())
+        if vertex is not None and kind != PART and not vertex[i::n].any():  # another vertex may load this contact
+            force = 0.0
+        if kind == PART:
             speed = min(speed, float(u[i]))
-        elif one.name == "slide":
+        elif kind == SLIDE:
             speed = min(speed, slip, abs(slip - step.cones.v_tol))
     s = (site.system.M @ moved.v_plus + step.w.kappa)[step.w.fixed] - site.contacts.jacobian[:, step.w.fixed].T @ f
     room = np.minimum(step.bounds.most - s, s - step.bounds.least)
     if shared is not None:
-        force, room = min(force, shared.force), np.delete(room, shared.bounded)
+        force, room = min(force, shared.at.faces.distance), np.delete(room, shared.at.bounded)
     if vertex is not None and kept is not None and kept.size:
         force = min(force, float(np.abs(np.linalg.lstsq(kept, vertex, rcond=None)[0]).min()))
-    multiplier = np.inf if shared is None else shared.multiplier
+    multiplier = np.inf
+    if shared is not None and chosen.cone is not None:
+        multiplier = smallest_multiplier(site.contacts.jacobian, chosen.cone, step.cones.mu, shared.at)
     return Margin(force / h, speed, float(room.min(initial=np.inf)) / h, multiplier)
 
 
@@ -228,10 +268,10 @@ def _unknown(site: Site, solved: Solved, tau: Array, reason: str) -> Linearizati
     v_plus = least_squares(site.system.M, pushed[:, None])[:, 0]
     n = len(site.contacts)
     still, wrong = site.zeros(v_plus.size), np.full(NO_ERRORS.size, np.inf)
-    solved = solved._replace(f=f)
-    moved = Moved(v_plus, still, still, f, site.zeros(3 * n), (), wrong)
+    solved, none = solved._replace(f=f), contact_roles(0, np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0), False)
+    moved = Moved(v_plus, still, still, f, site.zeros(3 * n), none, wrong)
     rows = site.columns.task.stop - site.columns.task.start
     result = Slopes(site.zeros(tau.size), site.zeros(3 * n), moved, None, np.zeros(rows), site.zeros(rows), wrong)
     nothing = Yielding(np.zeros(3 * n), site.zeros(3 * n))
-    chosen = Chosen("", None, solved.step.held, None, nothing, None)
+    chosen = Chosen(0, None, solved.step.held, None, nothing, None)
     return _packed(site, solved, tau, result, chosen, reason)

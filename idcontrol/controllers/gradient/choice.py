@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from idcontrol.controllers import schemes
-from idcontrol.controllers.gradient.motion import ALONG, ON_FACE, Yielding
+from idcontrol.controllers.gradient.motion import AXES, CONVEX, NO_SLIP, ON_FACE, SIGNS, Yielding
 from idcontrol.controllers.gradient.site import Site, square_slopes
 from idcontrol.controllers.schemes import Scheme
 from idcontrol.controllers.step import COARSE, INEXACT, SLIPS, SOLVED, Answer, AssembledStep
@@ -17,11 +17,11 @@ from idcontrol.kernels.bound import bind
 from idcontrol.models import dissipation
 from idcontrol.models.constraint import DAMPING, STIFFNESS
 from idcontrol.models.constraint.solver import CREEP
-from idcontrol.models.distribution import CIRCLE, COULOMB, DISSIPATION, allowed_edges, unbounded
+from idcontrol.models.distribution import DISSIPATION, allowed_edges, unbounded
 from idcontrol.models.whitened import recover_kernel
 from idcontrol.types import Array, Integers
 
-LAWS: Final = {DISSIPATION: "dissipation", COULOMB: "coulomb", CIRCLE: "circle"}
+EDGES: Final = tuple(zip(AXES, SIGNS, strict=True))
 
 
 class Solved(NamedTuple):
@@ -46,7 +46,7 @@ class Chosen(NamedTuple):
     """How a scheme chose among the solutions of a step.
 
     Attributes:
-        law: Law of its contacts, as for `role`.
+        law: Law of its contacts, as for `motion.contact_roles`.
         cone: Edges of the cones of stage II, shape (n,); None if the impulses are the contact model's.
         reference: hτ_ref of stage II, shape (p,).
         raw: Impulses of the contact model alone, (3 n,), if their motor impulses are a part of `reference`; else None.
@@ -55,7 +55,7 @@ class Chosen(NamedTuple):
             contacts.
     """
 
-    law: str
+    law: int
     cone: Integers | None
     reference: Array
     raw: Array | None
@@ -76,9 +76,9 @@ def velocity_of(site: Site, solved: Solved, *, compliant: bool) -> Array:
 def choose(scheme: Scheme, site: Site, solved: Solved, v_plus: Array, yielding: Yielding) -> Chosen:
     """Return how the scheme chose the solution of a step."""
     step, answer, f = solved.step, solved.answer, solved.f
-    law = "convex" if scheme.name == "sap" else LAWS[scheme.law]
+    law = CONVEX if scheme.name == "sap" else scheme.law
     if (scheme.sticks and answer.ending != SLIPS) or answer.sticking:
-        law = "no-slip"
+        law = NO_SLIP
     yields = bool(yielding.D.any())
     chosen = Chosen(law, None, step.held, None, yielding, None if yields else _support(law, step, f))
     if f.size == 0 or answer.ending == COARSE or scheme.after is None:
@@ -107,14 +107,14 @@ def choose(scheme: Scheme, site: Site, solved: Solved, v_plus: Array, yielding: 
     )
 
 
-def _support(law: str, step: AssembledStep, f: Array) -> Array:
+def _support(law: int, step: AssembledStep, f: Array) -> Array:
     """Return the directions along which impulses f (3 n,) load the contacts, shape (3 n, k)."""
     n, small, columns = f.size // 3, ON_FACE * np.abs(f).max(initial=0.0), []
     for i in range(n):
         y, mu = f[i::n], float(step.cones.mu[i])
-        used = [edge for edge in ALONG if edge[1] * y[edge[0]] > small]
-        if law == "dissipation" and 0.0 < mu < np.inf:
-            used = [edge for bit, edge in enumerate(ALONG) if step.active[i] >> bit & 1]
+        used = [edge for edge in EDGES if edge[1] * y[edge[0]] > small]
+        if law == DISSIPATION and 0.0 < mu < np.inf:
+            used = [edge for bit, edge in enumerate(EDGES) if step.active[i] >> bit & 1]
             if step.active[i] >> 4 & 1:
                 columns.append((i, np.array([1.0, 0.0, 0.0])))
         elif mu == np.inf or not (used and abs(abs(y[1]) + abs(y[2]) - mu * y[0]) <= small * (1.0 + mu)):

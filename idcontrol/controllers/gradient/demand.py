@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from idcontrol.controllers.feedback import NEARING, TURNS_RAD_S, nearing
-from idcontrol.controllers.gradient.site import NO_ERRORS, Site, fit, optimum, square_slopes
+from idcontrol.controllers.gradient.equations import fit, optimum
+from idcontrol.controllers.gradient.site import NO_ERRORS, Site, square_slopes
 from idcontrol.controllers.load import UNMODELLED
 from idcontrol.controllers.stance import SOLE_RANK
 from idcontrol.controllers.step import EASE_S, AssembledStep

@@ -1,6 +1,6 @@
 """Derivatives of the contact impulses of a motion, by stage II and by the contact models.
 
-Derivatives have one column for each of the P parameters (`idcontrol.controllers.gradient.site.Columns`).
+Derivatives have one column for each of the P parameters (`idcontrol.controllers.gradient.equations.Columns`).
 """
 
 from __future__ import annotations
@@ -10,10 +10,21 @@ from typing import Final, NamedTuple
 import numpy as np
 from scipy.optimize import linprog
 
-from idcontrol.controllers.gradient.motion import ALONG, NOTHING, ON_FACE, SOLID, Moved, blocks, edges_along
-from idcontrol.controllers.gradient.site import NO_ERRORS, RANK, Site, fit, least_squares, optimum
+from idcontrol.controllers.gradient.equations import (
+    RANK,
+    Terms,
+    errors,
+    fit,
+    least_squares,
+    optimum,
+    rows_times,
+    rows_transposed,
+)
+from idcontrol.controllers.gradient.motion import ON_FACE, SLIDE, Moved, edges_along
+from idcontrol.controllers.gradient.site import NO_ERRORS, Site
 from idcontrol.controllers.step import AssembledStep
 from idcontrol.dynamics.derivatives import inertia_times
+from idcontrol.kernels.jit import njit
 from idcontrol.models.distribution import RIDGE
 from idcontrol.models.reduced import ALL_EDGES, PRESSES
 from idcontrol.types import Array, Booleans, Integers
@@ -22,19 +33,14 @@ AT_BOUND: Final = 1e-8
 """Distance from a bound up to which a motor impulse is at the bound, relative to the distance between both bounds."""
 
 
-class Share(NamedTuple):
-    """The objective of stage II.
-
-    Attributes:
-        reference: hτ_ref, shape (p,).
-        slope: Its derivative, shape (p, P).
-    """
-
-    reference: Array
-    slope: Array
+@njit(cache=True, error_model="numpy")
+def used_edges(cone: int) -> Booleans:
+    """Return True for each edge of a cone (`idcontrol.models.reduced`), shape (4,)."""
+    return np.array([cone >> k & 1 == 1 for k in range(4)])
 
 
-def face(cone: int, y: Array, mu: float, scale: float) -> tuple[Array, Array, float]:
+@njit(cache=True, error_model="numpy")
+def _face(cone: int, y: Array, mu: float, scale: float) -> tuple[Array, Array, float]:
     """Return directions of the face of a cone that contains y, their derivative by μ, and the distance to other faces.
 
     Args:
@@ -43,29 +49,148 @@ def face(cone: int, y: Array, mu: float, scale: float) -> tuple[Array, Array, fl
         mu: Friction coefficient.
         scale: Impulse that counts as one [N s].
     """
-    small = ON_FACE * scale
+    small, every, distance = ON_FACE * scale, np.eye(3), np.inf
     if cone == PRESSES:
-        B = np.eye(3) if y[0] > small else np.eye(3)[:, 1:]
-        return B, np.zeros_like(B), float(y[0]) if y[0] > small else np.inf
+        B = every if y[0] > small else every[:, 1:].copy()
+        return B, np.zeros_like(B), y[0] if y[0] > small else np.inf
     if cone == 0 or y[0] <= small:
-        return NOTHING, NOTHING, np.inf
+        return np.zeros((3, 0)), np.zeros((3, 0)), np.inf
     if mu == 0.0:
-        e = np.array([[1.0], [0.0], [0.0]])
-        return e, 0.0 * e, float(y[0])
+        return every[:, :1].copy(), np.zeros((3, 1)), y[0]
+    edges, slope = edges_along(used_edges(cone), mu)
     if cone != ALL_EDGES:
-        edges, slope = edges_along([ALONG[k] for k in range(4) if cone >> k & 1], mu)
-        shares = np.linalg.lstsq(edges, y, rcond=None)[0]
+        shares = least_squares(edges, y.copy().reshape(3, 1))[:, 0]
         used = shares > small
-        return edges[:, used], slope[:, used], float(shares[used].min(initial=np.inf))
-    facets = np.array([[mu, s, t] for s in (1.0, -1.0) for t in (1.0, -1.0)])
-    slack = facets @ y
-    active = slack <= small * (1.0 + mu)
-    distance = float(slack[~active].min(initial=np.inf) / np.sqrt(2.0 + mu * mu))
-    if not active.any():
-        return np.eye(3), SOLID, distance
-    edges, slope = edges_along(list(ALONG), mu)
-    inside = (np.abs(facets[active] @ edges) <= 1e-12 * (1.0 + mu)).all(axis=0)
-    return edges[:, inside], slope[:, inside], distance
+        for one in shares[used]:
+            distance = min(distance, one)
+        return edges[:, used].copy(), slope[:, used].copy(), distance
+    on, inside = False, np.ones(4, np.bool_)
+    for s in (1.0, -1.0):
+        for t in (1.0, -1.0):
+            slack = mu * y[0] + s * y[1] + t * y[2]
+            if slack > small * (1.0 + mu):
+                distance = min(distance, slack / np.sqrt(2.0 + mu * mu))
+                continue
+            on = True
+            for k in range(4):  # edges of the other facets
+                inside[k] &= abs(mu * edges[0, k] + s * edges[1, k] + t * edges[2, k]) <= 1e-12 * (1.0 + mu)
+    if not on:
+        return every, np.zeros((3, 3)), distance
+    return edges[:, inside].copy(), slope[:, inside].copy(), distance
+
+
+class Faces(NamedTuple):
+    """Faces of the cones of n contacts that contain their impulses.
+
+    Attributes:
+        owner: Contact of each direction, shape (d,).
+        B: Directions, shape (3 n, d).
+        B_mu: Derivative of each direction by the friction of its contact.
+        shares: Impulse along each direction, shape (d,) [N s].
+        distance: Distance to the next face [N s].
+    """
+
+    owner: Integers
+    B: Array
+    B_mu: Array
+    shares: Array
+    distance: float
+
+
+@njit(cache=True, error_model="numpy")
+def faces(cone: Integers, f: Array, mu: Array, scale: float) -> Faces:
+    """Return the faces that contain impulses f (3 n,).
+
+    Args:
+        cone: Edges of each contact's cone as in `idcontrol.models.reduced`, shape (n,).
+        f: The impulses [N s].
+        mu: Friction coefficients, shape (n,).
+        scale: Impulse that counts as one [N s].
+    """
+    n, d, distance = cone.shape[0], 0, np.inf
+    owner, shares, B, B_mu = (
+        np.zeros(4 * n, np.int64),
+        np.zeros(4 * n),
+        np.zeros((3 * n, 4 * n)),
+        np.zeros((3 * n, 4 * n)),
+    )
+    for i in range(n):
+        y = f[i::n].copy()
+        edges, slope, room = _face(cone[i], y, mu[i], scale)
+        distance, size = min(distance, room), edges.shape[1]
+        along = least_squares(edges, y.reshape(3, 1))
+        for k in range(size):
+            owner[d + k], shares[d + k] = i, along[k, 0]
+            for axis in range(3):
+                B[axis * n + i, d + k], B_mu[axis * n + i, d + k] = edges[axis, k], slope[axis, k]
+        d += size
+    return Faces(owner[:d], B[:, :d].copy(), B_mu[:, :d].copy(), shares[:d], distance)
+
+
+class Goal(NamedTuple):
+    """Stage II of a step with n contacts and p tracked joints.
+
+    Attributes:
+        free: Velocities that the step solves for.
+        fixed: Velocities of the tracked joints.
+        kappa: Shape (m,) [N s].
+        mu: Friction, shape (n,).
+        weight: Weights of feet that ramp, shape (n,).
+        cone: Edges of each contact's cone, shape (n,).
+        f: The impulses, shape (3 n,) [N s].
+        reference: hτ_ref, shape (p,) [N m s].
+        slope: Its derivative, shape (p, P).
+        least: Least impulses of the tracked motors, shape (p,) [N m s].
+        most: Their largest impulses, shape (p,) [N m s].
+        least_slope: Derivative of `least`, shape (p, P).
+        most_slope: Derivative of `most`, shape (p, P).
+        typical: Unit of the ridge and of ramps (`torque_unit`).
+        typical_slope: Its derivative, shape (P,).
+    """
+
+    free: Integers
+    fixed: Integers
+    kappa: Array
+    mu: Array
+    weight: Array
+    cone: Integers
+    f: Array
+    reference: Array
+    slope: Array
+    least: Array
+    most: Array
+    least_slope: Array
+    most_slope: Array
+    typical: float
+    typical_slope: Array
+
+
+class Optimum(NamedTuple):
+    """The optimality conditions of stage II at its solution.
+
+    Attributes:
+        faces: The faces that contain the impulses; their directions are B.
+        bounded: Tracked joints whose motor is at a bound.
+        above: True for joints at the upper bound, shape (p,).
+        keeps: Velocities of the equations: unknown, and of motors at a bound, shape (k,).
+        multipliers: Multipliers of these equations, shape (k,).
+        z: Multipliers such that ``Bᵀ (J z + ridge f) = 0``, shape (m,).
+        ridge: Weight of each impulse in the objective, shape (3 n,).
+        gradient: ``J z + ridge f``, shape (3 n,).
+        scale: Largest term of the gradient.
+        error: Relative error of the conditions.
+    """
+
+    faces: Faces
+    bounded: Integers
+    above: Booleans
+    keeps: Integers
+    multipliers: Array
+    z: Array
+    ridge: Array
+    gradient: Array
+    scale: float
+    error: float
 
 
 class Shared(NamedTuple):
@@ -73,17 +198,13 @@ class Shared(NamedTuple):
 
     Attributes:
         slope: Their derivative, shape (3 n, P).
-        error: Relative error of conditions and linear equations, as `Site.errors`.
-        force: Distance of the impulses to the next face of their cones [N s].
-        multiplier: Smallest multiplier of an active limit, relative to the largest gradient; inf without one.
-        bounded: Tracked joints whose motor is at a bound, indices into the tracked joints.
+        error: Relative error of conditions and linear equations, as `errors`.
+        at: The optimality conditions.
     """
 
     slope: Array
     error: Array
-    force: float
-    multiplier: float
-    bounded: Integers
+    at: Optimum
 
 
 def torque_unit(site: Site, step: AssembledStep, *, slope: bool) -> tuple[float, Array]:
@@ -107,126 +228,105 @@ def torque_unit(site: Site, step: AssembledStep, *, slope: bool) -> tuple[float,
     return typical, out
 
 
-class _Optimum(NamedTuple):
-    """The optimality conditions of stage II at its solution.
+@njit(cache=True, error_model="numpy")
+def _conditions(J: Array, goal: Goal, s: Array) -> Optimum:
+    """Return the optimality conditions of stage II.
 
-    Attributes:
-        faces: Directions of each contact's face, their derivatives by friction, and the distance to other faces.
-        B: Directions of all contacts, shape (3 n, d).
-        bounded: Tracked joints whose motor is at a bound.
-        above: True for joints at the upper bound, shape (p,).
-        keeps: Velocities of the equations: unknown, and of motors at a bound, shape (k,).
-        multipliers: Multipliers of these equations, shape (k,).
-        z: Multipliers such that ``Bᵀ (J z + ridge f) = 0``, shape (m,).
-        ridge: Weight of each impulse in the objective, shape (3 n,).
-        gradient: ``J z + ridge f``, shape (3 n,).
-        scale: Largest term of the gradient.
-        error: Relative error of the conditions.
+    Args:
+        J: Rows of the contacts, shape (3 n, m).
+        goal: Stage II.
+        s: Motor impulses, shape (p,) [N m s].
     """
-
-    faces: list[tuple[Array, Array, float]]
-    B: Array
-    bounded: Integers
-    above: Booleans
-    keeps: Integers
-    multipliers: Array
-    z: Array
-    ridge: Array
-    gradient: Array
-    scale: float
-    error: float
-
-
-def _conditions(
-    site: Site, step: AssembledStep, cone: Integers, f: Array, s: Array, goal: Share, typical: float
-) -> _Optimum:
-    """Return the optimality conditions of stage II; s (p,) are the motor impulses. Other arguments as for `share`."""
-    n, (free, fixed), J = f.size // 3, (step.w.free, step.w.fixed), site.contacts.jacobian
-    largest = np.abs(f).max(initial=0.0)
-    faces = [face(int(cone[i]), f[i::n], float(step.cones.mu[i]), largest) for i in range(n)]
-    B = blocks([one[0] for one in faces], n, columns=True)
-    room = step.bounds.most - step.bounds.least
+    f, free, fixed = goal.f, goal.free, goal.fixed
+    face = faces(goal.cone, f, goal.mu, np.abs(f).max() if f.shape[0] else 0.0)
+    B_T, J_fixed = np.ascontiguousarray(face.B.T), J[:, fixed].copy()
+    room = goal.most - goal.least
     slack = AT_BOUND * np.where(np.isfinite(room), room, np.abs(s))
-    above, below = s >= step.bounds.most - slack, s <= step.bounds.least + slack
-    ridge = typical * np.tile(RIDGE + step.cones.weight, 3)
+    above, below = s >= goal.most - slack, s <= goal.least + slack
+    ridge = np.zeros(f.shape[0])
+    for r in range(f.shape[0]):
+        ridge[r] = goal.typical * (RIDGE + goal.weight[r % goal.weight.shape[0]])
     away, ramp = s - goal.reference, ridge * f
-    pull = ramp - J[:, fixed] @ away
+    pull = ramp - J_fixed @ away
     while True:
         bounded = np.flatnonzero(above | below)
         keeps = np.concatenate((free, fixed[bounded]))
-        multipliers, _ = fit(B.T @ J[:, keeps], -(B.T @ pull))
-        wrong = np.where(above[bounded], 1.0, -1.0) * multipliers[free.size :] > 0.0
-        if not wrong.any():
+        J_keeps = J[:, keeps].copy()
+        multipliers, _ = fit(B_T @ J_keeps, -(B_T @ pull))
+        idle = False  # an impulse may be at its bound although no multiplier holds it there
+        for k in range(bounded.shape[0]):
+            held = multipliers[free.shape[0] + k]
+            if (held if above[bounded[k]] else -held) > 0.0:
+                above[bounded[k]], below[bounded[k]], idle = False, False, True
+        if not idle:
             break
-        idle = bounded[wrong]  # the impulse is at its bound, but no multiplier holds it there
-        above[idle] = below[idle] = False
-    gradient = pull + J[:, keeps] @ multipliers
-    scale = np.abs(J[:, fixed] * away).sum(axis=1).max(initial=1e-300) + np.abs(ramp).max(initial=0.0)
+    gradient = pull + J_keeps @ multipliers
     z = np.zeros(J.shape[1])
     z[fixed] = -away
-    z[keeps] += multipliers
-    error = float(np.abs(B.T @ gradient).max(initial=0.0) / scale)
-    return _Optimum(faces, B, bounded, above, keeps, multipliers, z, ridge, gradient, float(scale), error)
+    for k in range(keeps.shape[0]):
+        z[keeps[k]] += multipliers[k]
+    scale, ramped, error = 1e-300, 0.0, 0.0
+    for r in range(f.shape[0]):
+        scale, ramped = max(scale, np.abs(J_fixed[r] * away).sum()), max(ramped, abs(ramp[r]))
+    for one in B_T @ gradient:
+        error = max(error, abs(one))
+    scale += ramped
+    return Optimum(face, bounded, above, keeps, multipliers, z, ridge, gradient, scale, error / scale)
 
 
-def share(
-    site: Site, step: AssembledStep, cone: Integers, f: Array, moved: Moved, goal: Share, bounds: tuple[Array, Array]
-) -> Shared:
-    """Return the derivative of the impulses f (3 n,) of stage II.
+@njit(cache=True, error_model="numpy")
+def share(terms: Terms, goal: Goal, v_plus: Array, p: Array) -> Shared:
+    """Return the derivative of the impulses of stage II.
 
     Args:
-        site: The robot and its contacts.
-        step: The step that was solved.
-        cone: Edges of each contact's cone, shape (n,).
-        f: The impulses.
-        moved: The motion.
-        goal: The objective.
-        bounds: Derivatives of the least and largest impulses of the tracked motors, shapes (p, P).
+        terms: The robot and its contacts.
+        goal: Stage II.
+        v_plus: Velocity at the end of the period, shape (m,).
+        p: Derivative of ``M v⁺ + κ``, shape (m, P).
     """
-    n, (free, fixed), J = f.size // 3, (step.w.free, step.w.fixed), site.contacts.jacobian
-    s = (site.system.M @ moved.v_plus + step.w.kappa)[fixed] - J[:, fixed].T @ f
-    typical, unit = torque_unit(site, step, slope=bool(step.cones.weight.any()))
-    at = _conditions(site, step, cone, f, s, goal, typical)
-    turned, twisted, k = site.zeros(3 * n), site.zeros(at.B.shape[1]), 0
-    for i, (edges, slope, _) in enumerate(at.faces):
-        size, column = edges.shape[1], site.columns.mu.start + i
-        if slope.any():
-            turned[i::n, column] = slope @ np.linalg.lstsq(edges, f[i::n], rcond=None)[0]
-            twisted[k : k + size, column] = slope.T @ at.gradient[i::n]
-        k += size
-    pushed = site.rows_transposed(f)
-    ds = moved.p[fixed] - pushed[fixed]  # of s at constant f
-    stiff = J[:, fixed] @ J[:, fixed].T + np.diag(at.ridge)
-    g = J[:, fixed] @ (ds - goal.slope) - site.rows_times(at.z) - np.outer(at.ridge * f / typical, unit)
-    A, limit = J[:, at.keeps].T @ at.B, np.where(at.above[:, None], bounds[1], bounds[0])
-    e = np.vstack((moved.p[free] - pushed[free], (ds - limit)[at.bounded])) - J[:, at.keeps].T @ turned
-    xi = optimum(at.B.T @ stiff @ at.B, A, at.B.T @ (g - stiff @ turned) - twisted, e)
-    return Shared(
-        slope=at.B @ xi + turned,
-        # without a foot on the ground e is rounding, and only the motor impulses in p have a size
-        error=np.maximum(site.errors(A @ xi - e, np.vstack((e, moved.p))), at.error),
-        force=min((one[2] for one in at.faces), default=np.inf),
-        multiplier=_multiplier(step, cone, at),
-        bounded=at.bounded,
-    )
+    f, free, fixed, J, ends = goal.f, goal.free, goal.fixed, terms.J, terms.ends
+    J_fixed = J[:, fixed].copy()
+    J_across = np.ascontiguousarray(J_fixed.T)
+    s = (terms.M @ v_plus + goal.kappa)[fixed] - J_across @ f
+    at = _conditions(J, goal, s)
+    B, B_mu, owner = at.faces.B, at.faces.B_mu, at.faces.owner
+    B_T = np.ascontiguousarray(B.T)
+    turned, twisted = np.zeros((f.shape[0], ends[-1])), np.zeros((owner.shape[0], ends[-1]))
+    for k in range(owner.shape[0]):
+        column = ends[-2] + owner[k]
+        for r in range(f.shape[0]):
+            turned[r, column] += B_mu[r, k] * at.faces.shares[k]
+            twisted[k, column] += B_mu[r, k] * at.gradient[r]
+    pushed = rows_transposed(terms, f)
+    ds = (p - pushed)[fixed]  # of s at constant f
+    stiff = J_fixed @ J_across + np.diag(at.ridge)
+    unit = (at.ridge * f / goal.typical).reshape(-1, 1) * goal.typical_slope
+    g = J_fixed @ (ds - goal.slope) - rows_times(terms, at.z) - unit
+    J_keeps = np.ascontiguousarray(J[:, at.keeps].T)
+    e = np.zeros((at.keeps.shape[0], ends[-1]))
+    e[: free.shape[0]] = (p - pushed)[free]
+    for k in range(at.bounded.shape[0]):
+        j = at.bounded[k]
+        e[free.shape[0] + k] = ds[j] - (goal.most_slope[j] if at.above[j] else goal.least_slope[j])
+    A, e = J_keeps @ B, e - J_keeps @ turned
+    xi = optimum(B_T @ stiff @ B, A, B_T @ (g - stiff @ turned) - twisted, e)
+    # without a foot on the ground e is rounding, and only the motor impulses in p have a size
+    error = np.maximum(errors(ends, A @ xi - e, np.vstack((e, p))), at.error)
+    return Shared(B @ xi + turned, error, at)
 
 
-def _multiplier(step: AssembledStep, cone: Integers, at: _Optimum) -> float:
+def smallest_multiplier(J: Array, cone: Integers, mu: Array, at: Optimum) -> float:
     """Return the smallest multiplier of the limits of the cones that are active, relative to the largest gradient.
 
-    Where multipliers are not unique, those are taken whose smallest is largest.
+    Where multipliers are not unique, those are taken whose smallest is largest; inf without an active limit.
     """
-    n, limits = cone.size, []
+    n, limits, B = cone.size, [], at.faces.B
     for i in range(n):
-        face_of, mu = at.faces[i][0], float(step.cones.mu[i])
+        face_of = B[i::n, at.faces.owner == i]
         if face_of.shape[1] == 3:
             continue
-        if cone[i] == PRESSES:
-            edges = np.eye(3)[:, :1]
-        else:
-            edges = (
-                edges_along([ALONG[k] for k in range(4) if cone[i] >> k & 1], mu)[0] if mu > 0.0 else np.eye(3)[:, :1]
-            )
+        flat = cone[i] == PRESSES or mu[i] == 0.0
+        edges = np.eye(3)[:, :1] if flat else edges_along(used_edges(cone[i]), mu[i])[0]
         for edge in edges.T:
             rest = edge - face_of @ np.linalg.lstsq(face_of, edge, rcond=None)[0] if face_of.size else edge
             if np.linalg.norm(rest) > 1e-9:
@@ -236,8 +336,8 @@ def _multiplier(step: AssembledStep, cone: Integers, at: _Optimum) -> float:
     if not limits:
         return np.inf
     normals = np.array(limits)
-    pull, through = step.contacts.jacobian[:, at.keeps], normals @ at.gradient / at.scale
-    _, size, across = np.linalg.svd(at.B.T @ pull)
+    pull, through = J[:, at.keeps], normals @ at.gradient / at.scale
+    _, size, across = np.linalg.svd(B.T @ pull)
     ways = across[int((size > RANK * np.abs(pull).max()).sum()) :].T
     if ways.shape[1] == 0:
         return float(through.min())
@@ -273,9 +373,11 @@ def raw_impulses(site: Site, step: AssembledStep, f: Array, moved: Moved, kept: 
     free, J = step.w.free, site.contacts.jacobian
     turned = site.zeros(f.size)
     n = len(site.contacts)
-    for i, one in enumerate(moved.roles):
-        if one.name == "slide" and one.B_mu.any():
-            turned[i::n, site.columns.mu.start + i] = one.B_mu @ np.linalg.lstsq(one.B, f[i::n], rcond=None)[0]
+    roles = moved.roles
+    for i in np.flatnonzero(roles.kind == SLIDE):
+        mine = roles.owner == i
+        xi = np.linalg.lstsq(roles.B[i::n, mine], f[i::n], rcond=None)[0]
+        turned[i::n, site.columns.mu.start + i] = roles.B_mu[i::n, mine] @ xi
     e = moved.p[free] - site.rows_transposed(f)[free] - J[:, free].T @ turned
     A = J[:, free].T @ kept
     xi = least_squares(A, e)

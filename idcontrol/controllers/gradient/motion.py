@@ -1,6 +1,6 @@
 """Derivative of the motion that a contact model predicts.
 
-Derivatives have one column for each of the P parameters (`idcontrol.controllers.gradient.site.Columns`).
+Derivatives have one column for each of the P parameters (`idcontrol.controllers.gradient.equations.Columns`).
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from idcontrol.controllers.gradient.site import Site, fit, least_squares
-from idcontrol.controllers.step import AssembledStep
-from idcontrol.types import Array
+from idcontrol.controllers.gradient.equations import Terms, errors, fit, least_squares, rows_times, rows_transposed
+from idcontrol.kernels.jit import njit
+from idcontrol.models.distribution import CIRCLE, DISSIPATION
+from idcontrol.types import Array, Booleans, Integers
 
 AT_REST: Final = 1e-7
 """Speed below which a contact counts as at rest, relative to its speed at zero impulse plus the speed that impulses
@@ -20,20 +21,38 @@ add. The models are accurate to 1e-8."""
 ON_FACE: Final = 1e-7
 """Distance from a face of its cone up to which an impulse lies on it, relative to the largest impulse."""
 
+NO_SLIP: Final = 3
+"""Law of contacts that do not slip; other numbers are the laws of `idcontrol.models.distribution`."""
+CONVEX: Final = 4
+"""Law of SAP's contacts, which slide on a circle."""
 
-class Role(NamedTuple):
-    """The role of one contact in the motion; see `idcontrol.controllers.gradient`, item 3.
+PART: Final = 0
+STICK: Final = 1
+SLIDE: Final = 2
+ROLES: Final = ("part", "stick", "slide")
+"""Names of the roles of contacts in the motion."""
+
+AXES: Final = (1, 1, 2, 2)
+SIGNS: Final = (1.0, -1.0, 1.0, -1.0)
+"""Axis and sign of the edges of a pyramid, in the order of their bits."""
+
+
+class Roles(NamedTuple):
+    """Roles of n contacts in the motion, k directions in all; see `idcontrol.controllers.gradient`, item 3.
 
     Attributes:
-        name: ``"stick"``, ``"slide"`` or ``"part"``.
-        B: Directions of its impulse, shape (3, k).
-        R: Rows that its law holds, shape (k, 3).
-        B_mu: Derivative of B by friction.
-        R_mu: Derivative of R by friction.
-        C: Minus the derivative of the impulse with respect to the contact's velocity at constant ξ, shape (3, 3).
+        kind: `PART`, `STICK` or `SLIDE` for each contact, shape (n,).
+        owner: Contact of each direction, shape (k,).
+        B: Directions of the impulses, shape (3 n, k).
+        R: Rows that the laws hold, shape (k, 3 n).
+        B_mu: Derivative of B by the friction of each direction's contact.
+        R_mu: Derivative of R by the friction of each row's contact.
+        C: Minus the derivative of the impulses with respect to the contacts' velocities at constant ξ, shape
+            (3 n, 3 n).
     """
 
-    name: str
+    kind: Integers
+    owner: Integers
     B: Array
     R: Array
     B_mu: Array
@@ -41,120 +60,165 @@ class Role(NamedTuple):
     C: Array
 
 
-NOTHING: Final = np.zeros((3, 0))
-SOLID: Final = np.zeros((3, 3))
+@njit(cache=True, error_model="numpy")
+def edges_along(used: Booleans, mu: float) -> tuple[Array, Array]:
+    """Return edges (1, ±μ along an axis) of a pyramid as columns, and their derivative by μ, shapes (3, k).
 
-
-def _parting() -> Role:
-    return Role("part", NOTHING, NOTHING.T, NOTHING, NOTHING.T, SOLID)
-
-
-def _sticking() -> Role:
-    return Role("stick", np.eye(3), np.eye(3), SOLID, SOLID, SOLID)
-
-
-def edges_along(signs: list[tuple[int, float]], mu: float) -> tuple[Array, Array]:
-    """Return edges (1, ±μ along an axis) as columns, and their derivative by μ, shapes (3, k)."""
-    edges, slope = np.zeros((3, len(signs))), np.zeros((3, len(signs)))
-    for k, (axis, sign) in enumerate(signs):
-        edges[0, k], edges[axis, k], slope[axis, k] = 1.0, sign * mu, sign
+    Args:
+        used: True for the k edges to return, shape (4,).
+        mu: Friction coefficient.
+    """
+    k = int(used.sum())
+    edges, slope = np.zeros((3, k)), np.zeros((3, k))
+    k = 0
+    for edge in range(4):
+        if used[edge]:
+            edges[0, k], edges[AXES[edge], k], slope[AXES[edge], k] = 1.0, SIGNS[edge] * mu, SIGNS[edge]
+            k += 1
     return edges, slope
 
 
-ALONG: Final = ((1, 1.0), (1, -1.0), (2, 1.0), (2, -1.0))
-"""Axis and sign of the edges of a pyramid, in the order of their bits."""
+@njit(cache=True, inner=True, error_model="numpy")
+def _role(law: int, u: Array, y: Array, unit: float, mu: float, yields: bool, edges: Booleans) -> int:
+    """Return the role of a contact, and mark the edges of the pyramid along which it slides.
 
-
-def _frictionless() -> Role:
-    e = np.array([[1.0], [0.0], [0.0]])
-    return Role("slide", e, e.T, 0.0 * e, 0.0 * e.T, SOLID)
-
-
-def _on_circle(u: Array, y: Array, mu: float, rows: str) -> Role:
-    """Return the role of a contact that slides with velocity u and impulse y on a circular cone."""
-    size = np.hypot(u[1], u[2])
-    along = np.array([0.0, u[1] / size, u[2] / size])
-    e = np.array([1.0, 0.0, 0.0])
-    B, C = (e - mu * along)[:, None], np.diag([0.0, 1.0, 1.0]) - np.outer(along, along)
-    R, R_mu = ((e - mu * along)[None], -along[None]) if rows == "convex" else (e[None], np.zeros((1, 3)))
-    return Role("slide", B, R, -along[:, None], R_mu, mu * y[0] / size * C)
-
-
-def _state(law: str, u: Array, y: Array, unit: float, mu: float, yields: bool) -> tuple[str, list[tuple[int, float]]]:
-    """Return the name of a contact's role, and the edges of the pyramid along which it slides.
-
-    At compliant contacts the impulse decides, at other contacts the velocity. Arguments are as for `role`.
+    At compliant contacts the impulse decides, at other contacts the velocity. Arguments are as for `_roles`, of one
+    contact.
     """
-    exact, slip = AT_REST * unit, float(max(abs(u[1]), abs(u[2])))
+    exact, slip, largest = AT_REST * unit, max(abs(u[1]), abs(u[2])), max(abs(y[0]), abs(y[1]), abs(y[2]))
+    small = ON_FACE * largest
     if yields:
-        cone, small = y[0], ON_FACE * float(np.abs(y).max())
-        rubs = np.hypot(y[1], y[2]) if law == "convex" else abs(y[1]) + abs(y[2])
+        rubs = np.hypot(y[1], y[2]) if law == CONVEX else abs(y[1]) + abs(y[2])
         if not y[0] > small:
-            return "part", []
-        if mu == np.inf or rubs < mu * cone - (1.0 + mu) * small:
-            return "stick", []
-        return "slide", [edge for edge in ALONG if edge[1] * y[edge[0]] > small]
-    if np.abs(u).max() <= exact:
-        return "stick", []
-    if law == "dissipation" and 0.0 < mu < np.inf:
-        active = [edge for edge in ALONG if u[0] + edge[1] * mu * u[edge[0]] <= (1.0 + mu) * exact]
-        return ("slide" if active else "part"), active
-    if law == "no-slip" or mu == np.inf or u[0] > exact:
-        return "part", []
-    return "slide", [edge for edge in ALONG if edge[1] * u[edge[0]] <= exact - slip]
+            return PART
+        if mu == np.inf or rubs < mu * y[0] - (1.0 + mu) * small:
+            return STICK
+        for k in range(4):
+            edges[k] = SIGNS[k] * y[AXES[k]] > small
+        return SLIDE
+    if max(slip, abs(u[0])) <= exact:
+        return STICK
+    if law == DISSIPATION and 0.0 < mu < np.inf:
+        for k in range(4):
+            edges[k] = u[0] + SIGNS[k] * mu * u[AXES[k]] <= (1.0 + mu) * exact
+        return SLIDE if edges.any() else PART
+    if law == NO_SLIP or mu == np.inf or u[0] > exact:
+        return PART
+    for k in range(4):
+        edges[k] = SIGNS[k] * u[AXES[k]] <= exact - slip
+    return SLIDE
 
 
-def role(law: str, u: Array, y: Array, unit: float, mu: float, *, yields: bool) -> Role:
-    """Return the role of a contact.
+@njit(cache=True, inner=True, error_model="numpy")
+def _slide_on_circle(roles: Roles, i: int, k: int, y: float, u: Array, mu: float, convex: bool) -> None:
+    """Write direction k of contact i, which slides with velocity u (3,) and normal impulse y on a circular cone."""
+    n, size = roles.kind.shape[0], np.hypot(u[1], u[2])
+    roles.B[i, k], roles.R[k, i] = 1.0, 1.0
+    for a in (1, 2):
+        along = u[a] / size
+        roles.B[a * n + i, k], roles.B_mu[a * n + i, k] = -mu * along, -along
+        if convex:
+            roles.R[k, a * n + i], roles.R_mu[k, a * n + i] = -mu * along, -along
+        for b in (1, 2):
+            roles.C[a * n + i, b * n + i] = mu * y / size * ((1.0 if a == b else 0.0) - along * u[b] / size)
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _slide_on_pyramid(roles: Roles, i: int, k: int, edges: Booleans, mu: float, dissipation: bool) -> int:
+    """Write the directions of contact i from k on, which slides along edges of a pyramid; return the next direction."""
+    n, first = roles.kind.shape[0], k
+    for edge in range(4):
+        if not edges[edge]:
+            continue
+        row, sign = AXES[edge] * n + i, SIGNS[edge]
+        roles.B[i, k], roles.B[row, k], roles.B_mu[row, k], roles.owner[k] = 1.0, sign * mu, sign, i
+        if dissipation:
+            roles.R[k, i], roles.R[k, row], roles.R_mu[k, row] = 1.0, sign * mu, sign
+        elif k == first:
+            roles.R[k, i] = 1.0
+            roles.R[k + 1, row] = sign  # kept if the contact slides equally fast along a second edge
+        elif k == first + 1:
+            roles.R[k, row] = -sign
+        k += 1
+    if not dissipation and k == first + 1:
+        roles.R[k] = 0.0
+    return k
+
+
+@njit(cache=True, error_model="numpy")
+def contact_roles(law: int, u: Array, y: Array, units: Array, mu: Array, yields: bool) -> Roles:
+    """Return the roles of contacts.
 
     Args:
-        law: ``"no-slip"``, ``"dissipation"``, ``"coulomb"``, ``"circle"`` or ``"convex"`` (the circle of SAP).
-        u: Velocity relative to its target, shape (3,) [m/s].
-        y: Impulse, shape (3,) [N s].
-        unit: Speed that counts as one [m/s].
-        mu: Friction coefficient.
-        yields: True if the contact is compliant.
+        law: A law of `idcontrol.models.distribution`, `NO_SLIP` or `CONVEX`.
+        u: Velocities relative to their targets, shape (3 n,) [m/s].
+        y: Impulses, shape (3 n,) [N s].
+        units: Speed that counts as one at each contact, shape (n,) [m/s].
+        mu: Friction coefficients, shape (n,).
+        yields: True if the contacts are compliant.
     """
-    name, edges = _state(law, u, y, unit, mu, yields)
-    if name == "part":
-        return _parting()
-    if mu == 0.0:
-        return _frictionless()
-    if name == "stick":
-        return _sticking()
-    if law in ("circle", "convex"):
-        return _on_circle(u, y, mu, law)
-    B, B_mu = edges_along(edges, mu)
-    if law == "dissipation":
-        return Role("slide", B, B.T, B_mu, B_mu.T, SOLID)
-    R = np.zeros((len(edges), 3))
-    R[0, 0] = 1.0
-    if len(edges) > 1:  # the contact slides equally fast along both tangents
-        for (axis, sign), one in zip(edges, (1.0, -1.0), strict=True):
-            R[1, axis] = one * sign
-    return Role("slide", B, R, B_mu, np.zeros_like(R), SOLID)
+    n, k = mu.shape[0], 0
+    rows, size = 3 * n, 4 * n + 1  # one more than the directions: see `_slide_on_pyramid`
+    roles = Roles(
+        np.zeros(n, np.int64),
+        np.zeros(size, np.int64),
+        np.zeros((rows, size)),
+        np.zeros((size, rows)),
+        np.zeros((rows, size)),
+        np.zeros((size, rows)),
+        np.zeros((rows, rows)),
+    )
+    for i in range(n):
+        edges = np.zeros(4, np.bool_)
+        kind = _role(law, u[i::n], y[i::n], units[i], mu[i], yields, edges)
+        if kind == PART:
+            continue
+        roles.owner[k] = i
+        if mu[i] == 0.0:
+            roles.B[i, k], roles.R[k, i], kind, k = 1.0, 1.0, SLIDE, k + 1
+        elif kind == STICK:
+            for axis in range(3):
+                roles.B[axis * n + i, k], roles.R[k, axis * n + i], roles.owner[k] = 1.0, 1.0, i
+                k += 1
+        elif law in (CIRCLE, CONVEX):
+            _slide_on_circle(roles, i, k, y[i], u[i::n], mu[i], law == CONVEX)
+            k += 1
+        else:
+            k = _slide_on_pyramid(roles, i, k, edges, mu[i], law == DISSIPATION)
+        roles.kind[i] = kind
+    return Roles(
+        roles.kind,
+        roles.owner[:k],
+        roles.B[:, :k].copy(),
+        roles.R[:k],
+        roles.B_mu[:, :k].copy(),
+        roles.R_mu[:k],
+        roles.C,
+    )
 
 
-class Moved(NamedTuple):
-    """The motion and its derivative.
+class Motion(NamedTuple):
+    """The motion of a step with m velocities and n contacts.
 
     Attributes:
+        free: Velocities that the step solves for.
+        fixed: Velocities of the tracked joints.
+        kappa: Shape (m,) [N s].
+        rest: Velocities of the contacts at zero impulse, relative to their targets, shape (3 n,) [m/s].
+        target: Targets of the contacts, shape (3 n,) [m/s].
+        mu: Friction, shape (n,).
         v_plus: Velocity at the end of the period, shape (m,).
-        slope: Its derivative, shape (m, P).
-        p: Derivative of ``M v⁺ + κ``, shape (m, P).
-        y: Impulses of the motion, shape (3 n,).
-        y_slope: Their derivative, shape (3 n, P); of the shortest ξ where ξ is not unique.
-        roles: Role of each contact.
-        error: Relative error of conditions and linear equations, as `Site.errors`.
+        f: Impulses of the contact model, shape (3 n,) [N s]; used only at contacts that yield or slide on a circle.
     """
 
+    free: Integers
+    fixed: Integers
+    kappa: Array
+    rest: Array
+    target: Array
+    mu: Array
     v_plus: Array
-    slope: Array
-    p: Array
-    y: Array
-    y_slope: Array
-    roles: tuple[Role, ...]
-    error: Array
+    f: Array
 
 
 class Yielding(NamedTuple):
@@ -162,20 +226,6 @@ class Yielding(NamedTuple):
 
     D: Array
     slope: Array
-
-
-def blocks(parts: list[Array], n: int, *, columns: bool) -> Array:
-    """Assemble the matrices of n contacts, for vectors in the order [N; S; T].
-
-    With `columns`, each matrix has shape (3, e), and the result has shape (3 n, Σe); otherwise, all are transposed.
-    """
-    parts = parts if columns else [part.T for part in parts]
-    out = np.zeros((3 * n, sum(part.shape[1] for part in parts)))
-    at = 0
-    for i, part in enumerate(parts):
-        out[i::n, at : at + part.shape[1]] = part
-        at += part.shape[1]
-    return out if columns else out.T
 
 
 class Sources(NamedTuple):
@@ -194,56 +244,80 @@ class Sources(NamedTuple):
     yielding: Yielding
 
 
-def motion(site: Site, step: AssembledStep, law: str, v_plus: Array, f: Array, sources: Sources) -> Moved:
+class Moved(NamedTuple):
+    """The motion and its derivative.
+
+    Attributes:
+        v_plus: Velocity at the end of the period, shape (m,).
+        slope: Its derivative, shape (m, P).
+        p: Derivative of ``M v⁺ + κ``, shape (m, P).
+        y: Impulses of the motion, shape (3 n,).
+        y_slope: Their derivative, shape (3 n, P); of the shortest ξ where ξ is not unique.
+        roles: Roles of the contacts.
+        error: Relative error of conditions and linear equations, as `errors`.
+    """
+
+    v_plus: Array
+    slope: Array
+    p: Array
+    y: Array
+    y_slope: Array
+    roles: Roles
+    error: Array
+
+
+@njit(cache=True, error_model="numpy")
+def motion(terms: Terms, law: int, at: Motion, sources: Sources) -> Moved:
     """Return the motion and its derivative.
 
     Args:
-        site: The robot and its contacts.
-        step: The step that was solved.
-        law: As for `role`.
-        v_plus: The motion, shape (m,).
-        f: Impulses of the contact model, shape (3 n,); used only at contacts that yield or slide on a circle.
+        terms: The robot and its contacts.
+        law: As for `contact_roles`.
+        at: The motion.
         sources: The derivatives that the motion starts from.
     """
-    n, (free, fixed) = len(site.contacts), (step.w.free, step.w.fixed)
-    J, M, D = site.contacts.jacobian, site.system.M, sources.yielding.D
-    u, rest = J @ v_plus - step.target, J @ step.w.v_free - step.target
-    units, yields = (np.abs(rest) + np.abs(u - rest)).reshape(3, n).max(axis=0, initial=0.0), bool(D.any())
-    roles = tuple(role(law, u[i::n], f[i::n], units[i], float(step.cones.mu[i]), yields=yields) for i in range(n))
-    B, R = (blocks([getattr(one, name) for one in roles], n, columns=name == "B") for name in ("B", "R"))
-    C = np.zeros((3 * n, 3 * n))
-    for i, one in enumerate(roles):
-        C[i::n, i::n] = one.C
-    L = np.linalg.cholesky(M[np.ix_(free, free)])
-    X = np.linalg.solve(L, J[:, free].T)
-    pull = np.linalg.solve(L, (M @ v_plus + step.w.kappa)[free])
+    n, k, (J, M), D = at.mu.shape[0], at.free.shape[0], (terms.J, terms.M), sources.yielding.D
+    u, units, yields = J @ at.v_plus - at.target, np.zeros(n), bool((D != 0.0).any())
+    for i in range(3 * n):
+        units[i % n] = max(units[i % n], abs(at.rest[i]) + abs(u[i] - at.rest[i]))
+    roles = contact_roles(law, u, at.f, units, at.mu, yields)
+    B, R, J_free, J_fixed = roles.B, roles.R, J[:, at.free].copy(), J[:, at.fixed].copy()
+    L = np.linalg.cholesky(M[at.free][:, at.free].copy())
+    X = np.linalg.solve(L, np.ascontiguousarray(J_free.T))
+    need = np.linalg.solve(L, (M @ at.v_plus + at.kappa)[at.free])
     if yields:
-        xi = np.linalg.lstsq(B, f, rcond=None)[0]
-        wrong = 0.0
+        xi, wrong = fit(B, at.f)[0], 0.0
     else:
-        xi, wrong = fit(X @ B, pull)
-        scale = np.abs(np.linalg.solve(L, step.w.kappa[free])).max(initial=1e-300)
-        wrong *= np.abs(pull).max(initial=0.0) / scale
+        xi, wrong = fit(X @ B, need)
+        scale = max(_largest(np.linalg.solve(L, at.kappa[at.free])), 1e-300)
+        wrong *= _largest(need) / scale
     y = B @ xi
-    turned, held = site.zeros(3 * n), site.zeros(R.shape[0])
-    k = 0
-    for i, one in enumerate(roles):
-        size, column = one.B.shape[1], site.columns.mu.start + i
-        turned[i::n, column] = one.B_mu @ xi[k : k + size]
-        held[k : k + size, column] = one.R_mu @ (u + D * y)[i::n]
-        k += size
-    du = J[:, fixed] @ sources.b + site.rows_times(v_plus) - sources.d
-    softer = sources.yielding.slope * y[:, None] + D[:, None] * turned
-    first = site.rows_transposed(y)[free] + J[:, free].T @ (turned - C @ du)
-    first -= sources.p[free] + M[np.ix_(free, fixed)] @ sources.b
-    k = free.size
-    A = np.zeros((k + R.shape[0], k + B.shape[1]))
-    A[:k, :k], A[:k, k:] = np.eye(k) + X @ C @ X.T, -X @ B
-    A[k:, :k], A[k:, k:] = R @ X.T, R @ (D[:, None] * B)
+    turned, held = np.zeros((3 * n, terms.ends[-1])), np.zeros((R.shape[0], terms.ends[-1]))
+    for j in range(xi.shape[0]):
+        column = terms.ends[-2] + roles.owner[j]
+        for r in range(3 * n):
+            turned[r, column] += roles.B_mu[r, j] * xi[j]
+            held[j, column] += roles.R_mu[j, r] * (u[r] + D[r] * y[r])
+    du = J_fixed @ sources.b + rows_times(terms, at.v_plus) - sources.d
+    softer = sources.yielding.slope * y.reshape(-1, 1) + D.reshape(-1, 1) * turned
+    first = (rows_transposed(terms, y) - sources.p)[at.free]
+    first += np.ascontiguousarray(J_free.T) @ (turned - roles.C @ du) - M[at.free][:, at.fixed].copy() @ sources.b
+    A, X_T = np.zeros((k + R.shape[0], k + B.shape[1])), np.ascontiguousarray(X.T)
+    A[:k, :k], A[:k, k:] = np.eye(k) + X @ roles.C @ X_T, -X @ B
+    A[k:, :k], A[k:, k:] = R @ X_T, R @ (D.reshape(-1, 1) * B)
     right = np.vstack((np.linalg.solve(L, first), -R @ (du + softer) - held))
     z = least_squares(A, right)
-    slope = np.zeros((J.shape[1], site.columns.total))
-    slope[free], slope[fixed] = np.linalg.solve(L.T, z[: free.size]), sources.b
-    y_slope = B @ z[free.size :] + turned - C @ (J[:, free] @ slope[free] + du)
-    error = np.maximum(site.errors(A @ z - right, right), wrong)
-    return Moved(v_plus, slope, M @ slope + sources.p, y, y_slope, roles, error)
+    slope = np.zeros((M.shape[0], terms.ends[-1]))
+    slope[at.free], slope[at.fixed] = np.linalg.solve(np.ascontiguousarray(L.T), z[:k]), sources.b
+    y_slope = B @ z[k:] + turned - roles.C @ (J_free @ slope[at.free] + du)
+    error = np.maximum(errors(terms.ends, A @ z - right, right), wrong)
+    return Moved(at.v_plus, slope, M @ slope + sources.p, y, y_slope, roles, error)
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _largest(x: Array) -> float:
+    """Return the largest magnitude in x (n,); zero without entries."""
+    out = 0.0
+    for one in x:
+        out = max(out, abs(one))
+    return out

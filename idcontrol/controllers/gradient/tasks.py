@@ -18,7 +18,8 @@ import numpy as np
 
 from idcontrol.controllers.feedback import NEARING, nearing
 from idcontrol.controllers.gradient.demand import bound_slope, momentum
-from idcontrol.controllers.gradient.site import Site, fit, optimum
+from idcontrol.controllers.gradient.equations import fit, optimum
+from idcontrol.controllers.gradient.site import Site
 from idcontrol.controllers.step import BRAKING_1_S, AssembledStep
 from idcontrol.controllers.tasks import BOUNDED
 from idcontrol.dynamics.derivatives import inertia_times
