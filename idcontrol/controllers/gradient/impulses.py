@@ -39,7 +39,7 @@ def used_edges(cone: int) -> Booleans:
     return np.array([cone >> k & 1 == 1 for k in range(4)])
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _face(cone: int, y: Array, mu: float, scale: float) -> tuple[Array, Array, float]:
     """Return directions of the face of a cone that contains y, their derivative by μ, and the distance to other faces.
 
@@ -228,7 +228,7 @@ def torque_unit(site: Site, step: AssembledStep, *, slope: bool) -> tuple[float,
     return typical, out
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _conditions(J: Array, goal: Goal, s: Array) -> Optimum:
     """Return the optimality conditions of stage II.
 
