@@ -19,30 +19,29 @@ trot: $(VENV)/.core
 # Each worker begins with tests that lie side by side, which share kernels and fixtures; each takes up to 2 GB.
 WORKERS ?= $(shell n=$$(env -u OMP_NUM_THREADS nproc); echo $$((n < 4 ? n : 4)))
 SPREAD := $(BIN)/pytest -n $(WORKERS) --dist worksteal
-FAST := $(SPREAD) -m "not slow and not wallclock and not interpreted"
-# The files without such tests are not collected again, which takes as long as these tests.
-marked = $$(grep -rl --include='test_*.py' mark.$(1) $(2))
+FAST := $(SPREAD) -m "not slow and not interpreted"
 # Python runs the kernels of these tests: few other tests need them, and compiling would take longer. `make slow` compiles.
-INTERPRETED = NUMBA_DISABLE_JIT=1 $(SPREAD) -m "interpreted and not slow" $(call marked,interpreted,$(1))
-WALLCLOCK = $(BIN)/pytest -n 3 --dist worksteal -m "wallclock and not slow" $(call marked,wallclock,tests)
+INTERPRETED := NUMBA_DISABLE_JIT=1 $(BIN)/pytest -m "interpreted and not slow"
+# The tests of some folders ($1). Interpreted tests run beside the others and are reported at the end.
+define run
+	@log=$$(mktemp); $(INTERPRETED) $(1) > $$log 2>&1 & beside=$$!; trap 'kill $$beside; rm $$log; exit 130' INT; failed=0; \
+	  $(FAST) $(1) || failed=1; \
+	  wait $$beside || failed=1; cat $$log; rm $$log; \
+	  exit $$failed
+endef
 
 test check coverage: export OPENBLAS_NUM_THREADS = 1
 about:
-	@echo "make test: installs what tests need, runs the fast tests, then those on the wall clock;" \
+	@echo "make test: installs what tests need, runs the fast tests, and beside them tests whose kernels Python runs;" \
 	  "about six minutes on two idle cores the first time, which compiles kernels"
 
 test: about $(VENV)/.dev
-	@trap 'exit 130' INT; failed=0; \
-	  $(FAST) || failed=1; \
-	  $(call INTERPRETED,tests) || failed=1; \
-	  $(WALLCLOCK) || failed=1; \
-	  exit $$failed
+	$(call run,tests)
 
 # Physics alone: contact, solvers, models, plants, and the law of the controllers.
 PHYSICS := tests/contact tests/solvers tests/models tests/plants tests/controllers/test_inverse.py tests/dynamics
 check: $(VENV)/.dev
-	$(FAST) $(PHYSICS)
-	$(call INTERPRETED,$(PHYSICS))
+	$(call run,$(PHYSICS))
 
 slow: $(VENV)/.dev
 	.ci/install $(VENV) --editable '.[film]'

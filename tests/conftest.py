@@ -28,22 +28,26 @@ hypothesis.settings.load_profile("repeatable")
 
 WALKING = {
     "adapters", "bench", "controllers", "experiments", "filter", "fuzz", "identify", "loop", "mpc", "peers", "planners",
-    "plants", "problems", "scenes", "sensing", "tasks", "contact/test_soles.py",
+    "plants", "problems", "scenes", "sensing", "tasks", "contact/test_soles.py", "record/test_mcap.py",
 }  # fmt: skip
 """Folders and files whose tests share the kernels of a walk: controllers, planners, plants."""
-LIGHT = {"config", "record", "show", "sweeps"}
-"""Folders whose tests need few kernels."""
+LIGHT = {"config", "fuzz/test_records.py", "fuzz/test_robot_file.py", "kernels", "record", "robots", "show", "sweeps"}
+"""Folders and files whose tests need few kernels."""
 DEAR = re.compile(
     "coulomb(-|, )cone|test_chatter|test_this_machine_is_fit|id-sap|id-constraint|test_clutter|test_jar"
     "|test_sphere_stack|stack_of_ours"
 )
 """Tests of kernels that few tests need and that take 3 to 30 s to compile: circular cone, boxes, many contacts."""
+CONE = re.compile(r"/(judge|models)/.*\[.*coulomb_cone")
+"""Tests of the model with circular cones, which Python runs faster than its kernels are compiled."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Mark tests with expensive kernels as slow if kernels are compiled; sort tests by their kernels."""
+    """Mark tests with expensive kernels as interpreted, or as slow if kernels are compiled; sort tests by kernels."""
     for item in items:
+        if CONE.search(item.nodeid):
+            item.add_marker(pytest.mark.interpreted)
         if not numba.config.DISABLE_JIT and DEAR.search(item.nodeid):
             item.add_marker(pytest.mark.slow)
     # two workers get a half each: one of them compiles what the other reads from the cache later, not at the same time
@@ -53,7 +57,7 @@ def pytest_collection_modifyitems(items):
 def _rank(file):
     """Order files by kernels; tests with few kernels are in the middle, where the second worker begins."""
     places = {file, file.partition("/")[0]}
-    return 0 if places & WALKING else 1 if places & LIGHT else 2
+    return 0 if file in WALKING else 1 if places & LIGHT else 0 if places & WALKING else 2
 
 
 def pytest_collection_finish():

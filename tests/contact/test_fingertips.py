@@ -9,6 +9,8 @@ from idcontrol.contact.fingertips import Fingertips
 from idcontrol.dynamics.system import FreeBody, System
 from idcontrol.errors import InputError, UnknownName
 
+pytestmark = pytest.mark.interpreted
+
 SIDE = 0.05071
 ARM = robots.load("arm")
 

@@ -13,6 +13,8 @@ from tests import scenes
 from tests.controllers import walker
 from tests.differences import extended
 
+pytestmark = pytest.mark.interpreted
+
 STEPS = {"q": 3e-6, "v": 3e-6, "reference": 3e-5, "task": 3e-5, "gains": 1e-3, "limits": 1e-5, "mu": 1e-6}
 """Steps of the differences: changes of forces stay far below the margins of the states below."""
 

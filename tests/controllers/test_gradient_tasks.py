@@ -10,6 +10,8 @@ from idcontrol.controllers import InverseSettings
 from idcontrol.errors import InputError
 from tests.controllers.test_gradient import agrees_with_differences
 
+pytestmark = pytest.mark.interpreted
+
 
 def stepping(name, listed, mu=0.6, speed=0.01, seed=0):
     """A controller with tasks, and a state close to standing whose feet hardly slip."""

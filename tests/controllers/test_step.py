@@ -253,6 +253,7 @@ def test_a_joint_at_its_limit_gets_its_limit(quadruped, name):
     assert command.status is Status.REPAIRED
 
 
+@pytest.mark.interpreted
 def test_more_contacts_than_the_allocated_number_are_all_predicted(quadruped):
     frames = scenes.FEET * 6
     system = System.from_urdf(scenes.LINKS, free_flyer=True, effort_limit=np.full(12, 100.0))

@@ -13,6 +13,8 @@ from idcontrol.kernels.placements import placement_views
 from tests import scenes
 from tests.differences import extended
 
+pytestmark = pytest.mark.interpreted
+
 ROUNDING = 1e-8  # of extended differences with a step of 1e-3 and terms of order 100
 
 

@@ -6,6 +6,8 @@ import pytest
 
 from idcontrol.experiments import incline
 
+pytestmark = pytest.mark.interpreted
+
 
 def test_every_model_passes_every_check(tmp_path):
     config = incline.Config(duration_s=0.3)
