@@ -28,7 +28,8 @@ hypothesis.settings.load_profile("repeatable")
 
 WALKING = {
     "adapters", "bench", "controllers", "experiments", "filter", "fuzz", "identify", "loop", "mpc", "peers", "planners",
-    "plants", "problems", "scenes", "sensing", "tasks", "contact/test_soles.py", "record/test_mcap.py",
+    "plants", "problems", "scenes", "sensing", "tasks", "contact/test_soles.py", "kernels/test_without_compilation.py",
+    "record/test_mcap.py",
 }  # fmt: skip
 """Folders and files whose tests share the kernels of a walk: controllers, planners, plants."""
 LIGHT = {"config", "fuzz/test_records.py", "fuzz/test_robot_file.py", "kernels", "record", "robots", "show", "sweeps"}

@@ -231,6 +231,7 @@ def test_exactness_is_relaxed_only_if_the_exact_problem_failed(quadruped, status
     assert (f == 1.0).all()
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("gap", [0.0, 1e-3, 4e-3])
 def test_a_foot_in_the_air_comes_down_no_further_than_its_gap(quadruped, gap):
     """A foot that is to descend by 5 mm within the step stops at the ground, without a force."""

@@ -206,6 +206,7 @@ def test_an_attribute_that_a_task_does_not_have_is_refused(task):
         task.kp = 5.0
 
 
+@pytest.mark.interpreted
 def test_demands_on_the_corners_of_a_sole_are_a_rigid_motion():
     of = moving(np.random.default_rng(0), "talos")
     candidates = of.contacts.detect(np.inf)

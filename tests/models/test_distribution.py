@@ -211,6 +211,7 @@ def test_a_motor_that_is_bounded_on_one_side_stays_on_it(quadruped, side):
     assert bounded @ bounded > free @ free
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize(
     ("mu", "weighted"),
     [(None, True), (0.9, False), (0.3, False), (0.2, False)],
@@ -305,6 +306,7 @@ def test_impulses_that_would_change_the_motion_are_refused(quadruped):
     assert refused > 10
 
 
+@pytest.mark.interpreted
 def test_contacts_that_transmit_no_torque_share_their_impulses(quadruped):
     """The whole weight rests on an unactuated body: no torque depends on the impulses, but they are still equalized."""
     reduction = whiten(standing_problem(quadruped, np.random.default_rng(0)))

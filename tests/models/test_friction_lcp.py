@@ -81,6 +81,7 @@ def test_impulses_that_cancel_leave_no_digit_to_be_called_solved():
     assert friction_lcp.judged(problem, np.array([1e-9, 0.0, 0.0, 0.0, 0.0, 0.0]), HEAP) <= TOLERANCE
 
 
+@pytest.mark.interpreted
 def test_refinement_brings_only_sticking_contacts_to_rest_by_the_smallest_change():
     sticking, sliding = point((-1.0, 0.3, -0.1)), point((-1.0, 5.0, 0.0))
     f = np.array([2.001, -0.59, 0.21])

@@ -117,6 +117,7 @@ def test_pivoting_and_the_dual_active_set_agree(quadruped, inverse):
         np.testing.assert_allclose(one.v_plus, other.v_plus, rtol=0, atol=1e-10 * max(1.0, np.abs(one.v_plus).max()))
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("inverse", [True, False])
 def test_the_compiled_search_finds_the_motion_of_the_whole_solution(quadruped, inverse):
     rng = np.random.default_rng(20)

@@ -327,6 +327,7 @@ def test_impossible_parameters_are_named(change, said):
         sap.solve(problem)
 
 
+@pytest.mark.interpreted
 def test_a_momentum_that_is_not_finite_is_no_convergence():
     law = Law(*(np.zeros(0) for _ in range(6)))
     cost = Cost(np.zeros((0, 2)), np.zeros(0), law, np.array([np.nan, 1.0]))

@@ -74,6 +74,7 @@ def plainly(x, z, h):
     return Estimate(*moved, (np.eye(k) - K @ H) @ P, np.array(z.standing))
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("seed", range(5))
 def test_one_measurement_after_the_other_is_the_same_as_all_at_once(seed):
     rng = np.random.default_rng(seed)
