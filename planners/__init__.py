@@ -3,6 +3,7 @@
 Each file has one concept, from timing through places to joints:
 
     gait       stance and swing times of each foot                   commands   velocity commands, limited
+    governor   commands and strides that the legs can follow         rise       standing up and lying down
     waypoints  a command that follows a list of points               base       reference pose of the base
     momentum   a base that moves with the reaction of swinging legs  feet       footholds, swings, stance anchors
     legs       kinematics of one leg and its inverse                 measured   measured motion of base and feet
@@ -16,10 +17,12 @@ For machines under whole-body tasks:
 
     dcm        footsteps, and a motion of the centre of mass that standing feet can carry
     capture    steps that catch a pushed machine
+    route      footsteps along a route
 
 For hands that hold a body:
 
     arm_swing  the motion of the arm                                 grip       internal forces of the fingertips
+    cartesian  straight motions of a hand between keyframes
     grasp_feasibility  whether friction and torque limits allow the hand to hold the body
 
 A planner is any object with ``reset(state)`` and ``__call__(state) -> Reference``; to add one, add a file.

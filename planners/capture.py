@@ -57,8 +57,8 @@ class Caught(NamedTuple):
     Attributes:
         steps: The remaining steps, beginning with the step in the air or else the next step.
         plan: The motion.
-        missing: Error of the divergent component, beyond `SLIGHT_M`, that remains with all possible leaning and
-            stepping [m].
+        missing: Error of the divergent component that remains although the machine leans and steps, minus the
+            tolerated `SLIGHT_M`; at least 0 [m].
         effort: Distance by which the next landing moves, plus the cost of landing sooner (`HURRY_M_S`) [m].
     """
 
@@ -178,7 +178,10 @@ def closest(corners: Array, point: Array) -> Array:
 def _knots_from(
     steps: Sequence[Footstep], feet: Array, double_s: float, plan: DcmPlan, t: float
 ) -> tuple[Array, Array]:
-    """Return the knots of `zmp_knots` from `t` on. The first is at `t`: until a foot lifts off, on the present path."""
+    """Return the knots of `zmp_knots` from `t` on, beginning with a knot at `t`.
+
+    Before the first lift-off, the knot at `t` is the zero-moment point of the present `plan`.
+    """
     times, zmp = zmp_knots(steps, feet, double_s, min(t, steps[0].lift_s - 2.0 * double_s))
     now = zmp_at(plan, t) if t < steps[0].lift_s else np.array([np.interp(t, times, axis) for axis in zmp.T])
     ahead = times > t + 1e-9

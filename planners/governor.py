@@ -215,7 +215,7 @@ class Stride(NamedTuple):
         period: Time of one cycle T [s].
         duty: Share D of the cycle in stance [-].
         height: Apex H of a swing above the line from lift-off to landing [m].
-        pace: Granted share of the speed, reduced by tilt [-].
+        pace: Share of the commanded speed that the base's tilt permits [-].
         lean: Smoothed sines of the base's tilt about its x and y axes, shape (2,).
     """
 

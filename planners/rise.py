@@ -182,7 +182,7 @@ class Rise:
 
     @property
     def share(self) -> float:
-        """Return the length of this motion, as a share of the longest motion, at most 1."""
+        """Return the length of the motion of the last `begin`, as a share of the longest motion, at most 1."""
         way, longest = self._course.ends - self._course.begins, self._high - self._low
         return min(1.0, float(np.linalg.norm(way, axis=1).max() / np.linalg.norm(longest, axis=1).max()))
 

@@ -113,7 +113,7 @@ def footsteps(
 
 
 def _within(aim: Array, standing: Array, their: Array, own: Array, route: Route) -> Array:
-    """Return the place of a foot that moves the middle of the feet to `aim`, within the limits of a step, shape (3,).
+    """Return the landing place (x, y, yaw) that brings the middle of the feet to `aim`, within the limits of a step.
 
     Args:
         aim: Pose of the middle, shape (3,).

@@ -338,7 +338,7 @@ class TrotPlanner:
         return self._halts and self.standing
 
     def halt(self, out_m: float = 0.0) -> None:
-        """Stop walking: trot on the spot for one period, then stand until `reset`, ignoring commands.
+        """Stop walking: step on the spot for one period, then stand until `reset`, ignoring commands.
 
         Each foot is then `out_m` [m] farther out than nominally, so that the robot can lie down.
         """

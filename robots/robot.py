@@ -89,7 +89,7 @@ class Robot:
         )
 
     def at_power(self, share: float) -> Robot:
-        """Return the robot with this share of its torque limits and torque rates, for first runs on hardware."""
+        """Return the robot with its torque limits and torque rates times `share`, for first runs on hardware."""
         limits = self.description.limits
         scaled = {
             table: {joints: share * most for joints, most in getattr(limits, table).items()}
@@ -316,7 +316,7 @@ def table_problems(raw: Mapping[str, Any], names: Collection[str]) -> list[str]:
 
 
 def entry(raw: Mapping[str, Any], key: str) -> Any:
-    """Return the entry of a dotted key of a file, or None."""
+    """Return the entry of a file at a dotted key; None if there is none."""
     value: Any = raw
     for part in key.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None

@@ -27,7 +27,7 @@ def save(robot: Robot, file: Path, description: Description, inertias: Mapping[s
     Args:
         robot: The robot; its own files stay unchanged.
         file: The new robot file; the URDF has its name and ``.urdf``.
-        description: Its content; `Description.urdf` is replaced.
+        description: Content of the new robot file; its `urdf` is replaced.
         inertias: Inertia (`pinocchio.Inertia`) of each moving link with all links fixed to it, by name of the link.
 
     Raises:
@@ -47,7 +47,7 @@ def save(robot: Robot, file: Path, description: Description, inertias: Mapping[s
 
 
 def require_new(file: Path) -> None:
-    """Refuse a robot file that exists, or whose URDF exists, or whose folder does not."""
+    """Raise `InputError` if a robot file or its URDF exists already, or its folder does not."""
     for path in (file.with_suffix(".urdf"), file):
         if path.exists():
             raise InputError(f"{path} exists already; give another file")
@@ -65,7 +65,7 @@ def moved_links(model: Any) -> dict[str, int]:
 
 
 def urdf_with(urdf: Path, inertias: Mapping[str, Any]) -> str:
-    """Return a URDF in which these links have these inertias, and links fixed to them none.
+    """Return a URDF in which links have the inertias in `inertias`, by name, and links fixed to them have none.
 
     Meshes that exist get absolute paths, so the text may move to another folder.
     """

@@ -147,8 +147,8 @@ class BodyDetector:
             ground: Material of the ground; None for a rigid surface with the friction of the body that touches it.
 
         Raises:
-            InputError: A kind of shape is not supported, has no volume or is not finite, or the pose of an obstacle is
-                not finite.
+            InputError: A shape is of an unsupported kind, has no volume or is not finite, or the pose of an obstacle is
+                unusable.
         """
         for obstacle in obstacles:
             place = np.concatenate([np.asarray(obstacle.position, float), np.asarray(obstacle.orientation, float)])
@@ -260,7 +260,10 @@ def _pair_up(surfaces: _Surfaces, shape: Integers) -> tuple[Integers, Array, Arr
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _rows(body: Integers, position: Array, point: Array, axes: Array) -> Array:
-    """Return rows of the velocity of A relative to B at the contact: ``axis · (v + ω × r)``, r from body to point."""
+    """Return `BodyContacts.rows`: ``axis · (v + ω × r)`` for A, and minus this for B, shape (n, 2, 3, 6).
+
+    r is the vector from the body's centre of mass, in `position` (bodies, 3) [m], to the contact point.
+    """
     rows = np.empty((body.shape[0], 2, 3, 6))
     for i in range(body.shape[0]):
         for side in range(2):

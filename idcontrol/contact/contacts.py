@@ -109,7 +109,7 @@ class Contacts:
 
     @property
     def packed(self) -> Packed:
-        """Return the fields of `ContactArrays`, as compiled calls take them."""
+        """Return the fields of `ContactArrays` as contiguous arrays; fields of another type or layout are copied."""
         if self._packed is not None:
             return self._packed
         arrays = (self.axes, self.gap, self.mu, self.surface_velocity, self.jacobian, self.drift)
@@ -131,7 +131,7 @@ class Contacts:
         return bound
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Bind copies and unpickled contacts anew."""
+        """Rebuild copies and unpickled contacts from their fields, so that they bind their own arrays."""
         return _of_fields, ({each.name: getattr(self, each.name) for each in fields(self) if each.init},)
 
     def _misfit(self, n: int) -> str:
@@ -147,7 +147,7 @@ class Contacts:
 
     @property
     def arrays(self) -> ContactArrays:
-        """Return views for kernels."""
+        """Return `packed` as a named tuple for kernels."""
         return ContactArrays(*self.packed)
 
     @property
@@ -204,7 +204,7 @@ _ROWS = ("jacobian", "surface_velocity", "drift")
 
 
 def _blocks(contacts: Contacts, name: str) -> npt.NDArray[Any]:
-    """Return a field of `_ROWS` by axis, shape (3, n, ...)."""
+    """Return the field `name`, one of `_ROWS`, in blocks: normals, first tangents, second tangents; (3, n, ...)."""
     rows: npt.NDArray[Any] = getattr(contacts, name)
     return rows.reshape(3, len(contacts), *rows.shape[1:])
 

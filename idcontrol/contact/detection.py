@@ -123,7 +123,7 @@ class Detection:
 
 
 def untracked() -> Tracked:
-    """Return no contacts between shapes, for the first step."""
+    """Return an empty record of contacts between shapes, for the first step."""
     none: Integers = np.zeros(0, dtype=np.int64)
     return Tracked(pair=none, slot=none, point=np.zeros((0, 3)))
 

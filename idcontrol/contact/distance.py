@@ -132,7 +132,10 @@ def _dot(a: Array, b: Array) -> float:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _sphere_sphere(shapes: ShapeArrays, placed: Placed, a: int, b: int, direction: Array, witness: Array) -> float:
-    """Measure along the line between the centres, or upwards if the centres coincide."""
+    """Return the distance of two spheres; write direction and witness as in `Pairs`.
+
+    The direction is the line between the centres, or the world's z axis if the centres coincide.
+    """
     length = 0.0
     for k in range(3):
         direction[k] = placed.position[a, k] - placed.position[b, k]
@@ -217,7 +220,10 @@ def _within(box: _Box, k: int, point: Array) -> bool:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _separating_face(a: _Box, b: _Box, axis: Array, direction: Array) -> tuple[float, int]:
-    """Return the largest separation along a face normal, and the face: 0-2 of A, 3-5 of B; write the normal."""
+    """Return the largest separation along a face normal, and the axis of the face: 0-2 of A, 3-5 of B.
+
+    Write the normal, from B to A, into `direction`; `axis` is scratch.
+    """
     best, owner = -np.inf, 0
     for i in range(6):
         toward = 0.0
@@ -234,7 +240,10 @@ def _separating_face(a: _Box, b: _Box, axis: Array, direction: Array) -> tuple[f
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _separating_edges(a: _Box, b: _Box, best: float, edge: Array, axis: Array) -> tuple[float, int, int]:
-    """Return the largest separation across two edges, if above `best`, and the edges (-1 for none); write the axis."""
+    """Return the larger of `best` and the largest separation along a common normal of two edges.
+
+    Return also the box axes along which the two edges lie, -1 for `best`; write the normal, from B to A, into `axis`.
+    """
     Ra, Rb, best_i, best_j = a.rotation, b.rotation, -1, -1
     for i in range(3):
         for j in range(3):
@@ -257,7 +266,7 @@ def _separating_edges(a: _Box, b: _Box, best: float, edge: Array, axis: Array) -
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _box_box(a: _Box, b: _Box, margin: float, direction: Array, witness: Array, arena: Arena) -> float:
-    """Measure along the axis of largest separation, or between the nearest points; the normal is from B to A.
+    """Return the distance of two boxes; write direction and witness as in `Pairs`.
 
     If the separation along an axis is `margin` or more, it is returned: a lower bound of the distance.
     """
@@ -304,7 +313,7 @@ def _box_box(a: _Box, b: _Box, margin: float, direction: Array, witness: Array, 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _nearest_on_lines(p: Array, u: Array, q: Array, w: Array, middle: Array) -> None:
-    """Write the middle between the nearest points of two skew lines: p along u, and q along w."""
+    """Write the middle between the nearest points of two skew lines: through p along u, and through q along w."""
     across, r_u, r_w = _dot(u, w), 0.0, 0.0
     for k in range(3):
         r_u += (q[k] - p[k]) * u[k]
@@ -358,10 +367,10 @@ def _corners_over_box(a: _Box, b: _Box, least: float, on_a: Array, on_b: Array, 
 def _edge_over_edge(
     a: _Box, b: _Box, i: int, j: int, least: float, on_a: Array, on_b: Array, start: Array, local: Array
 ) -> float:
-    """Write the nearest points of A's edges along its axis i and B's edges along its axis j, unless one is a corner.
+    """Write the nearest points of A's edges along its axis i and B's edges along its axis j.
 
-    Nothing is written for parallel edges, or if the squared distance is not below `least`. Return the smaller of this
-    square and `least`.
+    Nothing is written if a nearest point is a corner, if the edges are parallel, or if the squared distance is not
+    below `least`. Return the smaller of this square and `least`.
     """
     pa, Ra, ha = a
     pb, Rb, hb = b

@@ -36,9 +36,9 @@ class Landing:
             errors of the sensors, and feet would follow its noise.
         sink_m_s: Largest speed at which a gap is closed towards the ground.
         rise_m_s: Largest speed at which a foot rises out of the ground.
-        settle_s: Time after touchdown during which γ holds; then the foot stands, and γ is 0. With inf the foot never
-            stands.
-        slip_m_s: Slip above which a foot has not settled.
+        settle_s: Time after touchdown during which γ holds. Later γ is 0 as long as the slip is at most `slip_m_s`.
+            With inf γ always holds.
+        slip_m_s: Slip above which γ holds even after `settle_s`.
     """
 
     decay_s: float = 0.02
@@ -67,7 +67,7 @@ class LandingRates(NamedTuple):
         sink_m_s: Largest speed towards the ground at which a gap is closed.
         rise_m_s: Largest speed at which a foot rises out of the ground.
         settle_s: Time after touchdown during which γ holds.
-        slip_m_s: Slip above which a foot has not settled.
+        slip_m_s: Slip above which γ holds even after `settle_s`.
     """
 
     h: float
@@ -110,8 +110,7 @@ def landing_contacts(
         v: Velocity in the order of `System.order`, shape (m,).
         h: Control period [s].
         landing: The parameters.
-        since_touchdown: Time since the planned touchdown of each contact, shape (n,) [s]; None means that no contact
-            has settled.
+        since_touchdown: Time since the planned touchdown of each contact, shape (n,) [s]; None stands for zeros.
 
     Returns:
         Contacts with gap 0 and `surface_velocity` v̂; all other fields are shared with `contacts`.

@@ -160,7 +160,7 @@ class _Reference(NamedTuple):
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _dot(a: Array, b: Array) -> float:
-    """Return the inner product of two vectors of three; np.dot would call BLAS."""
+    """Return the inner product of two vectors, shapes (3,); np.dot would call BLAS."""
     return float(a[0] * b[0] + a[1] * b[1] + a[2] * b[2])
 
 
@@ -224,7 +224,7 @@ def close_pairs(placed: Placed, pair: Integers, margin: float) -> Integers:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def ground_contacts(shapes: ShapeArrays, placed: Placed, ground: Ground, margin: Array, points: Points) -> int:
-    """Write corners (rim points of cylinders) closer to the ground than `margin`.
+    """Write the contacts with the ground: corners, and rim points of cylinders, that are closer to it than `margin`.
 
     Only corners are tested: a hilltop below the middle of a flat face is missed.
 
@@ -267,7 +267,7 @@ def ground_contacts(shapes: ShapeArrays, placed: Placed, ground: Ground, margin:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _rim_points(cylinder: Array, rotation: Array, middle: Array, ground: Ground, out: Array) -> None:
-    """Write the lowest point of each rim of a cylinder, and three more points at right angles."""
+    """Write four points of each rim of a cylinder, 90° apart; the first is the lowest."""
     radius, half_length = cylinder
     zx, zy, zz = rotation[:, 2]
     for end in range(2):
@@ -396,7 +396,10 @@ def _has_side(shapes: ShapeArrays, g: int) -> bool:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _facing(shapes: ShapeArrays, placed: Placed, g: int, direction: Array, sign: float) -> tuple[int, float]:
-    """Return the face most perpendicular to ``sign * direction``, and the cosine of the angle; (-1, -2) for no face."""
+    """Return the face with the normal closest to ``sign * direction``, and the cosine between both; (-1, -2) if none.
+
+    A shape without faces has none.
+    """
     best, most = -1, -2.0
     for f in range(shapes.face_start[g], shapes.face_start[g + 1]):
         square = sign * _dot(placed.face_normal[f], direction)
@@ -553,7 +556,10 @@ def _clip(polygon: Array, n: int, border: Array, corners: int, outward: Array, a
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _thin_out(point: Array, gap: Array, n: int) -> int:
-    """Keep at most `MAX_POINTS`, in place: the deepest point, then repeatedly the point farthest from kept points."""
+    """Keep at most `MAX_POINTS` points, in place; return their number.
+
+    The deepest point is kept first, then repeatedly the point farthest from all kept points.
+    """
     if n <= MAX_POINTS:
         return n
     for kept in range(MAX_POINTS):

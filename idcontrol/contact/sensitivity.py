@@ -15,7 +15,9 @@ from idcontrol.types import Array, Integers
 
 
 class RowDerivatives(NamedTuple):
-    """Derivatives of n contacts with respect to configuration q (tangent space) and velocity v of a robot, last axis.
+    """Derivatives of n contacts with respect to a robot's configuration q (in its tangent space) and velocity v.
+
+    The last axis of each array belongs to the m components of q or v.
 
     Attributes:
         jacobian: Derivative of the rows [N; S; T] by q, shape (3 n, m, m).
@@ -33,9 +35,9 @@ class RowDerivatives(NamedTuple):
 
 
 def normal_slope(terrain: Terrain, centre: Array, normal: Array, gap: float) -> Array:
-    """Return the derivative of the normal at the ground point closest to a sphere by the sphere's centre, shape (3, 3).
+    """Return ∂n/∂c, shape (3, 3): n is the ground's normal at the point p closest to a sphere with centre c.
 
-    The closest point p moves with the centre ``c = p + d n`` such that ``dc = dp + d dn`` along the ground.
+    The point p moves with the centre ``c = p + d n`` such that ``dc = dp + d dn`` along the ground.
 
     Args:
         terrain: The ground.
@@ -83,13 +85,15 @@ def _turn(a: Array, b: Array, out: Array, factor: float) -> None:
 def acceleration_slope(
     motion: tuple[Array, Array], slopes: tuple[Array, Array], places: tuple[Array, Array], moved: tuple[Array, Array]
 ) -> Array:
-    """Return the derivative of a contact point's acceleration at v̇ = 0 (`spheres`), shape (3, k).
+    """Return the derivatives of a contact point's acceleration at v̇ = 0 by k variables, shape (3, k).
+
+    The acceleration is as in `idcontrol.contact.spheres`.
 
     Args:
         motion: Velocity and drift of the body, shapes (6,).
-        slopes: Their derivatives, shapes (6, k).
+        slopes: Derivatives of `motion`, shapes (6, k).
         places: Centre of the sphere, and contact point, shapes (3,) [m].
-        moved: Their derivatives, shapes (3, k).
+        moved: Derivatives of `places`, shapes (3, k).
     """
     (V, A), (dV, dA), (c, p), (dc, dp) = motion, slopes, places, moved
     speed, faster, out = V[:3].copy(), np.zeros(3), np.zeros((3, dV.shape[1]))

@@ -91,7 +91,7 @@ def from_coal(geometry: Any, name: str) -> tuple[Shape, Any]:
     """Return the shape of a coal geometry, and the coal geometry for distances (for a mesh, its convex hull).
 
     Raises:
-        InputError: The kind of geometry is not supported, has no volume or is not finite; the text contains `name`.
+        InputError: The geometry is of an unsupported kind, has no volume or is not finite; the text contains `name`.
     """
     if isinstance(geometry, coal.Sphere):
         shape = Shape(np.zeros((1, 3)), (), np.zeros((0, 3)), geometry.radius, kind=SPHERE)

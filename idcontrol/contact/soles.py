@@ -141,6 +141,6 @@ def yaw_moment(wrench: Array, normal: Array, at: Array) -> Array:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _dot(a: Array, b: Array) -> float:
-    """Return the product of two vectors of three."""
+    """Return the inner product of two vectors, shapes (3,)."""
     product: float = a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
     return product

@@ -102,7 +102,7 @@ class Spheres(NamedTuple):
 class SphereContacts:
     """Contacts between spheres on the links of a robot and the ground, or a wall if it is nearer.
 
-    The next `detect` overwrites all arrays below, and the `Contacts` that it returns.
+    Each `detect` overwrites `centre`, `gap`, `point` and `axes`, and the `Contacts` that an earlier `detect` returned.
 
     Attributes:
         system: The robot; its last `update` places the spheres.

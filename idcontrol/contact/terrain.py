@@ -111,8 +111,8 @@ def load_height_map(
 ) -> Terrain:
     """Read a height map.
 
-    A CSV file holds one row of heights [m] per line, one line per x. An NPZ file holds them as the array ``z`` and may
-    hold ``spacing_m``.
+    A CSV file has one line of heights [m] per sample along x. An NPZ file has the heights as the array ``z``; it may
+    also have the distance of the samples as ``spacing_m``.
 
     Args:
         path: A file that ends in .csv or .npz.
@@ -178,7 +178,7 @@ def _read_npz(file: Path) -> tuple[Array, float | None]:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _basis(f: float) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]:
-    """Return the four uniform cubic B-splines that overlap a cell, and two derivatives of each, at its fraction f."""
+    """Return values, slopes and second derivatives of the four cubic B-splines that overlap a cell, at fraction f."""
     g = 1.0 - f
     value = (
         g * g * g / 6.0,

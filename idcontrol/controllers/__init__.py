@@ -78,7 +78,7 @@ class Setup:
         mu: The assumed friction coefficient; None if it varies between contacts.
         drive_gains: Gains that the drives apply to impedance commands [N m/rad, N m s/rad]; None to send torques only.
             The drives of `pid` get `torque_gains` instead.
-        beside: True if `torque_gains` act in addition to inverse dynamics.
+        beside: True to add feedback with `torque_gains` to the torques of any controller but `pid`.
         tasks: Whole-body tasks (`idcontrol.tasks`) of controllers whose attribute `takes_tasks` is True.
     """
 
@@ -147,8 +147,8 @@ def make(
         settings: Settings of inverse dynamics; None for the defaults.
         tasks: Whole-body tasks of inverse dynamics (`idcontrol.tasks`), in addition to the joints' reference; None for
             no tasks.
-        contacts: The contacts of the robot's feet, as from `Robot.contacts`, on a system of their own; None for feet on
-            flat ground with friction `mu`. Their `SphereContacts.surface` may be changed at any time.
+        contacts: Detector of the robot's feet, as from `Robot.contacts`, on a system that nothing else uses; its
+            `SphereContacts.surface` may be changed at any time. None for feet on flat ground with friction `mu`.
         **unknown: Must be empty: any other argument raises an error that suggests the nearest name.
 
     Raises:
@@ -181,7 +181,8 @@ def build(name: str, setup: Setup) -> Controller:
 
     Raises:
         UnknownName: The controller does not exist.
-        InputError: The place `name` has no controller, or the controller cannot be built or takes no tasks.
+        InputError: The place `name` has no controller, the controller cannot be built or takes no tasks, or
+            `drive_gains` are combined with tasks.
     """
     controller = factory(name)(setup)
     if setup.tasks and not getattr(controller, "takes_tasks", False):

@@ -93,7 +93,9 @@ class Friction(NamedTuple):
 @linked
 @njit(cache=True, error_model="numpy")
 def watch(bound: Bound, seen: Bound, candidates: AnyContacts, t: float) -> float:
-    """Update the estimate with the motion of the last period; return an upper bound on the friction to assume, or inf.
+    """Update the estimate with the motion of the last period; return an upper bound on the friction to assume.
+
+    The bound is inf if friction below the nominal value is not known.
 
     Args:
         bound: The `Machine` with the terms and inputs of the new step, and the torques of the last step.

@@ -43,6 +43,8 @@ def model_at(model: Attempt, bound: Bound, candidates: Packed) -> int:
 def impact(bound: Bound, detected: ContactArrays, arena: Arena) -> tuple[ForwardProblem, Integers, ContactArrays]:
     """Build the forward problem of a solved step, with the step's contacts and the landing feet (`meets_ground`).
 
+    Return the problem, the indices of its contacts among `detected`, and these contacts.
+
     Args:
         bound: The `Machine`; its result has the torques.
         detected: All candidate contacts.

@@ -490,7 +490,7 @@ def _room(scheme: Scheme, settings: InverseSettings, system: System) -> Actuator
 
 
 def _task_terms(tasks: Sequence[Task], system: System, contacts: Detector, start: Array | None) -> TaskTerms:
-    """Gather tasks for kernels; the certificate's address is set later."""
+    """Gather tasks for kernels; the caller sets `TaskTerms.certificate`."""
     q = pin.neutral(system.model) if start is None else start
     targets, joint_weight = gather(tasks, system, q)
     position, rotation = placement_views(system.data.oMi)

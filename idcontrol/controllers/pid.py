@@ -17,7 +17,7 @@ from idcontrol.types import Command, Controller, Reference, State, Status
 class Pid:
     """``τ = kp (q_des - q) + kd (v_des - v)``, clipped at the torque limits.
 
-    q_des is limited to the joint's range, and v_des approaches its stops no faster than `nearing` allows.
+    q_des is limited to the joint's range, and v_des towards a stop of the joint is at most `nearing`.
 
     The friction of the system's joints is added as a feed-forward. There is no integral term: the planner's stance
     anchors prevent drift by gravity (planner.md, sections 4.2 and 6).

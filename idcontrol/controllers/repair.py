@@ -57,7 +57,7 @@ def _divide(row: Array, by: float) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def condition(w: Whitened, i: int, A: Array, row: Array) -> float:
-    """Write row i of J A, without its last column, into `row` (k,); return ``row · x`` for a row without velocity.
+    """Write row i of J A, without its last column, into `row` (k,); return the ``row · x`` at which row i is at rest.
 
     Args:
         w: The step in whitened form.

@@ -176,9 +176,9 @@ def share(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
 @linked
 @njit(cache=True, error_model="numpy")
 def unload(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
-    """Add internal forces (`p.held`), approach force targets, unload ramping feet, and keep motors within their bounds.
+    """Add internal forces (`p.held`), approach force targets, and unload feet close to lift-off or touchdown.
 
-    The motion is unchanged, and the torque stays close to the torque of `answer`.
+    The motion is unchanged. Motors are kept within their bounds, and the torque stays close to the torque of `answer`.
     """
     shares = p.held.any() or p.cones.weight.any() or p.cones.targets.constant.shape[0] > 0
     if f.shape[0] == 0 or not (shares or not within(p.bounds, answer.impulse)):
@@ -192,8 +192,9 @@ def unload(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def approach(p: AssembledStep, f: Array, answer: Answer, reference: Array, arena: Arena) -> Answer:
-    """Unload ramping feet and keep motors within bounds, without changing the motion; stay close to torque `reference`.
+    """Unload feet close to lift-off or touchdown, and keep motors within bounds, without changing the motion.
 
+    The torque stays close to `reference`.
     If such impulses would violate the law of the scheme, the answer is unchanged.
     """
     y, difference = vector(arena, f.shape[0]), vector(arena, reference.shape[0])
@@ -300,7 +301,7 @@ def _without_slip(dual: bool, p: AssembledStep, f: Array, arena: Arena) -> tuple
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _answer(p: AssembledStep, f: Array, solved: bool, residual: float, arena: Arena) -> Answer:
-    """Return impulses f as the answer."""
+    """Return the answer with the motor impulses that belong to contact impulses f; NO_SOLUTION unless `solved`."""
     _, impulse = recover_kernel(p.w, f, arena)
     return Answer(SOLVED if solved else NO_SOLUTION, False, residual, impulse, np.nan)
 
@@ -406,7 +407,7 @@ def no_slip_qp(held: Bound, f: Array, arena: Arena) -> Answer:
 
 @njit(cache=True, error_model="numpy")
 def coulomb_qp_raw(held: Bound, f: Array, arena: Arena) -> Answer:
-    """Solve maximal dissipation alone: the solver chooses among its optima."""
+    """Solve maximal dissipation without a second stage: among its optima, the solver's is taken."""
     p = held.borrowed
     solved, residual = _slipping(edge_lcp_kernel, p, f, arena)
     return _answer(p, f, solved, residual, arena)

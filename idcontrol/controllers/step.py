@@ -453,7 +453,7 @@ def usable(contacts: ContactArrays, feet: int, m: int) -> bool:
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def joint_error(terms: MachineTerms, inputs: Inputs, j: int) -> tuple[float, float]:
-    """Return the angle of joint j and its error [rad]; a continuous joint turns the shorter way round."""
+    """Return the angle of joint j and its distance to the reference [rad], for continuous joints the shorter way."""
     q, at, goal = inputs.q, terms.joint_q[j], inputs.joint_q[j]
     if terms.joint_circle[j]:  # stored as cosine and sine
         angle = np.arctan2(q[at + 1], q[at])
@@ -886,8 +886,8 @@ def torque(
         bounds: Bounds of all motor impulses.
         f: Impulses of the n contacts in stance, shape (3 n,) [N s].
         impulse: Motor impulses of the tracked joints, shape (p,) [N m s].
-        known: Before the call: impulses of the released joints, NaN for tracked joints, shape (a,) [N m s]. After it:
-            the impulses of all joints, within their bounds.
+        known: Shape (a,) [N m s]. Before the call: impulses of the released joints, NaN for tracked joints. After the
+            call: impulses of all joints, within their bounds.
 
     Returns:
         Three flags: the impulses are finite (otherwise the torques are unchanged); a torque is at its limit; a torque

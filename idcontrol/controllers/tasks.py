@@ -44,7 +44,8 @@ class TaskTerms(NamedTuple):
         targets: References and gains; empty if the joints' reference is the only demand.
         placement: Placement of the robot's bodies.
         joint_weight: Weights of the joints' reference, shape (a,).
-        certificate: Address of the scheme that tries the sticking motion within all limits.
+        certificate: Address of the compiled `schemes.certify`, which tries whether all contacts can stick with motors
+            within their bounds.
         outcome: `FREE`, `BOUNDED` or `INFEASIBLE`, shape (1,).
         forces: Targets of contact forces.
     """

@@ -323,7 +323,7 @@ def reaches(velocity: Array, radius: Array, h: float, margin: float) -> Array:
 
 @njit(cache=True, error_model="numpy")
 def first_beyond(velocity: Array, limit: float) -> int:
-    """Return the first row of `velocity` (n, 6) with an entry of magnitude `limit` or more, or NaN; -1 if none."""
+    """Return the first row of `velocity` (n, 6) with an entry that is NaN or at least `limit` in magnitude, or -1."""
     for i in range(velocity.shape[0]):
         for k in range(6):
             if not abs(velocity[i, k]) < limit:

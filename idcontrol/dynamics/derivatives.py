@@ -24,7 +24,7 @@ class Tree(NamedTuple):
 
     Attributes:
         J: Columns of the spatial Jacobian, shape (6, m).
-        support: True if velocity k moves joint j, shape (n_joints, m).
+        support: True at [j, k] if velocity k moves joint j, shape (n_joints, m).
         owner: Joint of each velocity, shape (m,).
         parent: Parent of each joint, shape (n_joints,).
         inertia: Spatial inertia of each body, shape (n_joints, 6, 6).
@@ -40,7 +40,9 @@ class Tree(NamedTuple):
 
 
 class MotionDerivatives(NamedTuple):
-    """Derivatives of spatial vectors at the world origin, linear part first, with respect to q and v (last axis).
+    """Derivatives of spatial vectors at the world origin, linear part first, with respect to q and v.
+
+    The last axis of each array belongs to the m components of q or v.
 
     Attributes:
         column_q: Derivatives of the Jacobian's columns, ``∂J_k/∂q_l``, shape (6, m, m).
@@ -169,8 +171,8 @@ def _momenta(tree: Tree, x: Array) -> tuple[Array, Array]:
 def inertia_times(tree: Tree, x: Array) -> Array:
     """Return the derivative of ``M x`` by q at constant x (m,), shape (m, m).
 
-    Entry k of ``M x`` is ``J_k · h``, with the momentum h of the subtree. If velocity l moves the subtree rigidly, only
-    the velocity of its parent changes relative to the subtree, by ``-J_l × V_parent``.
+    Entry k of ``M x`` is ``J_k · h``, with the momentum h of the subtree that velocity k moves. If velocity l moves
+    this subtree rigidly, only the velocity of its parent changes relative to the subtree, by ``-J_l × V_parent``.
     """
     V, h = _momenta(tree, x)
     m = x.shape[0]
@@ -246,8 +248,8 @@ def _motions(
         velocity: Velocity of each body, shape (n_joints, 6).
         v: Velocity, shape (m,).
         free: True for linear velocities of free-flyers, shape (m,).
-        turn: As `turning`.
-        slope: As `turning`.
+        turn: Accelerations from `turning`, shape (m,).
+        slope: Derivative of `turn` by v, from `turning`, shape (m, m).
     """
     (joints, m), J = tree.support.shape, tree.J
     column, velocity_q = np.zeros((6, m, m)), np.zeros((joints, 6, m))

@@ -1,4 +1,4 @@
-"""Valid friction coefficients."""
+"""Check of friction coefficients."""
 
 from __future__ import annotations
 

@@ -194,8 +194,8 @@ class ActuatorLimits(NamedTuple):
         upper: Highest position [rad or m].
         speed: Largest speed [rad/s or m/s].
         torque_rate: Largest rate of the torque [N m/s or N/s].
-        no_load: Speed above `speed` at which a motor no longer accelerates [rad/s or m/s]. Between both speeds the
-            accelerating torque falls linearly to zero; the braking torque does not fall.
+        no_load: Speed at which a motor no longer accelerates, larger than `speed` [rad/s or m/s]. From `speed` to
+            `no_load` the accelerating torque falls linearly to zero; the braking torque does not fall.
     """
 
     lower: Array
@@ -499,7 +499,8 @@ class System:
             free_bodies: Bodies that the robot may touch, appended after its joints.
 
         Raises:
-            InputError: The file does not exist, is no URDF, or has a moving link without inertia.
+            UnknownName: As for `System`.
+            InputError: As for `System`, or the file does not exist, is no URDF, or has a moving link without inertia.
         """
         path = Path(urdf)
         if not path.is_file():

@@ -63,7 +63,7 @@ def release(arena: Arena, at: int) -> None:  # pragma: no cover - compiled
 
 
 def _view(kind: Any, dimensions: int, itemsize: int = 8) -> Any:
-    """Return an intrinsic that makes an array from the entries of a block that begin at `at`.
+    """Return an intrinsic ``view(space, at, shape)``: the entries of `space` from index `at` on as an array of `shape`.
 
     The array has no reference count.
     """

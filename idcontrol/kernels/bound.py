@@ -8,8 +8,8 @@ of 1.5 µs.
 
 Arrays are bound, not copied: later changes of their entries are visible. Scalars are copied.
 
-Numba counts references to every array at each assignment and call. The atomic operations take some microseconds for the
-forty arrays of a control step. ``bound.borrowed`` has the same values as ``bound.values`` without counts, and `borrow`
+Numba counts references to every array at each assignment and call. Counting takes some microseconds for the forty
+arrays of a control step. ``bound.borrowed`` has the same values as ``bound.values`` without counts, and `borrow`
 returns an argument without counts. Only the caller keeps the arrays alive, so compiled code must not return borrowed
 arrays or store them beyond the call.
 """
@@ -48,7 +48,7 @@ class Bound(structref.StructRefProxy):  # type: ignore[misc] # numba has no type
 
 
 def _uncounted(context: Any, builder: Any, kind: Any, value: Any) -> Any:
-    """Return a value whose arrays, including arrays in nested tuples, have no reference counts."""
+    """Return `value` without reference counts of its arrays, including arrays in nested tuples; plain Numba counts."""
     if isinstance(kind, types.Array) and not PLAIN:
         array = make_array(kind)(context, builder, value=value)
         array.meminfo = cgutils.get_null_value(array.meminfo.type)
@@ -83,7 +83,10 @@ def _lower_attribute(context: Any, builder: Any, kind: Any, bound: Any, name: st
 
 @intrinsic
 def borrow(_: Any, values: Any) -> Any:
-    """Return `values` (arrays, numbers, tuples of them, bound or not) without reference counts."""
+    """Return `values` (arrays, numbers, tuples of them, bound or not) without reference counts.
+
+    With plain Numba (`idcontrol.kernels.hooks.PLAIN`), the counts remain.
+    """
     is_bound = isinstance(values, _BoundType)
     held = values.field_dict["values"] if is_bound else values
 
@@ -98,7 +101,7 @@ def borrow(_: Any, values: Any) -> Any:
 
 @intrinsic
 def put(_: Any, bound: Any, values: Any) -> Any:
-    """Bind other values of the same types, uncounted: the caller must keep their arrays alive as long as `bound`."""
+    """Replace the values of `bound` by others of the same types; the caller must keep the new arrays alive."""
     held = bound.field_dict["values"]
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -112,7 +115,7 @@ def put(_: Any, bound: Any, values: Any) -> Any:
 
 @intrinsic
 def store(_: Any, bound: Any, values: Any) -> Any:
-    """Bind other values of the same types; `bound` keeps their arrays alive."""
+    """Replace the values of `bound` by others of the same types; `bound` keeps the new arrays alive."""
     held = bound.field_dict["values"]
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -146,7 +149,7 @@ if config.DISABLE_JIT:  # kernels run as Python, for tools that measure coverage
 
     @dataclass
     class Bound:  # type: ignore[no-redef]
-        """The bound values; plain Python functions read them, too."""
+        """The result of `bind` while Numba's JIT is off; plain Python functions read the values."""
 
         values: Any
         borrowed = property(lambda bound: bound.values)  # interpreted code has no counts to save
@@ -172,10 +175,10 @@ def bind(values: tuple[Any, ...]) -> Bound:
 
 
 def entry(function: Any, *like: Any) -> Callable[..., Any]:
-    """Compile a function for arguments of the types of `like`, if necessary, and return its entry for Python.
+    """Compile a function for arguments of the types of `like`, if necessary, and return a fast callable for Python.
 
-    The entry does not check its arguments: it misreads an array of another type or number of axes. `Form` checks them.
-    Lengths may differ.
+    The callable does not check its arguments: it misreads an array of another type or number of axes. `Form` checks
+    arrays. Arrays of any length fit.
     """
     called: Callable[..., Any] = function if config.DISABLE_JIT else function.compile(tuple(map(typeof, like)))
     return called
@@ -193,7 +196,7 @@ class Form:
     def fits(self, values: Iterable[Any]) -> bool:
         """True if the values are arrays of this form.
 
-        Subclasses do not fit, since they can redefine their attributes.
+        An array of a subclass of NumPy's array does not fit, since the subclass can redefine the attributes.
         """
         # lists are compared in C; Pinocchio's number types are equal to NumPy's, but different objects
         return (

@@ -83,7 +83,7 @@ def keep(compiled: Any, file: Path, suffix: str = "") -> None:
 
 @functools.cache
 def _writable_root(chosen: str, sources: Path) -> str | None:
-    """Return Numba's CACHE_DIR for sources in a folder; "" for the sources' folder, None if no folder is writable.
+    """Return a writable CACHE_DIR for Numba; "" stands for the sources' own folder, None if no folder is writable.
 
     Args:
         chosen: The user's setting of CACHE_DIR.
@@ -99,7 +99,7 @@ def _writable_root(chosen: str, sources: Path) -> str | None:
 
 @functools.cache
 def _temporary() -> str | None:
-    """Create and report a temporary folder of this user for compiled code; return None if that fails."""
+    """Create a temporary folder for this user's compiled code and print its path; return the path, None on failure."""
     try:
         folder = Path(tempfile.gettempdir(), f"idcontrol-{os.getuid()}")
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -124,7 +124,7 @@ def _is_writable(folder: Path) -> bool:
 
 
 class SealedFiles:
-    """The files of one function, one for each signature; each holds a digest of name and code, and the code."""
+    """The files of one function, one for each signature; each holds a digest of its name and code, then the code."""
 
     def __init__(self, folders: Sequence[Path], name: str, version: str) -> None:
         """Set the names of the files.

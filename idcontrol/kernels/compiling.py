@@ -28,8 +28,8 @@ def announced(what: str, helper: Sequence[str] = ()) -> Iterator[None]:
 
     Args:
         what: Purpose of the kernels, e.g. ``"trot with pid on coulomb-lcp"``.
-        helper: Command of a process that compiles the kernels that are needed last. It starts when compilation has
-            taken `WORTH_S` and a core is idle, and must end when its standard input is closed.
+        helper: Command of a helper process, which compiles the kernels needed last. It is started when compilation has
+            taken `WORTH_S` and a core is idle. It must end when its standard input is closed.
     """
     clock = _Clock(what, helper)
     event.register("numba:compile", clock)
@@ -41,7 +41,7 @@ def announced(what: str, helper: Sequence[str] = ()) -> Iterator[None]:
 
 
 class _Clock(event.Listener):  # type: ignore[misc]  # numba has no types
-    """Measures the processor time between the start and the end of the outermost compilation."""
+    """Sums the processor time of this thread's compilations (nested ones count once), and acts on the sum."""
 
     _helper: subprocess.Popen[bytes] | None
 

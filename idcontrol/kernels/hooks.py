@@ -7,15 +7,15 @@
 | `linked.late` | kernels that most runs never enter are compiled on first use | 10 % |
 | `compiling`: garbage | the garbage collector is off: most of Numba's objects persist | 19 % |
 | `_Library`: once | LLVM optimizes a module once, not three times | 8 to 13 % |
-| `_Library`: loops | loops are not unrolled: most have 6 to 18 iterations | 15 %, and 13 % of a control step |
+| `_Library`: loops | loops of unknown length are not unrolled: most are short | 15 %, and 13 % of a control step |
 | `Options` | equal options are one object, so comparing them is fast | 14 % |
 | `bound.borrowed` | references to bound arrays are not counted | 37 % of a control step |
-| `CallType` | numbers in calls are no literals | 5 %; an interpreted step never waits for the compiler in a loop |
-| `cache` | files are sealed, and invalid once any source of the function changes | no wrong torques |
+| `CallType` | numbers in calls are no literals | 5 %; calls from Python never wait for the compiler in a loop |
+| `cache` | files have a digest, and are invalid once any source of the function changes | no wrong torques |
 
-The benefits were measured with Numba 0.68 on two cores, by switching off one hook at a time. They refer to the
-processor time of compiling 30 kernels (terms and contacts of solo12), or of a first trot in the row "loops". Control
-steps are medians over a trot.
+The benefits were measured with Numba 0.68 on two cores, by switching off one hook at a time. A benefit without a noun
+is a share of the processor time of compiling 30 kernels (terms and contacts of solo12); in the row "loops", of a first
+trot. The time of a control step is the median over a trot.
 
 All hooks act on functions of this package only, within `compiling`, while this thread holds Numba's compiler lock. With
 ``IDCONTROL_PLAIN_NUMBA=1`` there are no hooks, and everything runs on plain ``numba.njit(cache=True)``, with the same
@@ -48,7 +48,10 @@ TESTED: Final = ("0.62", "0.63", "0.64", "0.65", "0.66", "0.67", "0.68")
 
 
 def _is_plain() -> bool:
-    """True if the user disables the hooks, or the version of Numba is not tested; report such a version."""
+    """True if the user disables the hooks, or if the version of Numba is not tested.
+
+    A version that is not tested is reported on stderr.
+    """
     if os.environ.get("IDCONTROL_PLAIN_NUMBA") == "1":
         return True
     if numba.__version__.rpartition(".")[0] in TESTED:
@@ -125,7 +128,7 @@ _COPIES: Final[list[Options]] = []
 
 
 class CallType(types.Dispatcher):  # type: ignore[misc]  # numba has no types
-    """The type of a function whose calls pass no literals: Numba would compile it again for each literal number."""
+    """The type of a function whose literal arguments count as numbers: Numba compiles anew for each literal."""
 
     def get_call_type(self, context: Any, args: Any, kws: Any) -> Any:
         """Return the signature of a call."""

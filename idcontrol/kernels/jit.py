@@ -1,7 +1,7 @@
 """The decorator of all compiled functions of this package.
 
-Numba gives every function a wrapper that unpacks each array argument from its Python object. The wrapper lets Python
-call a function without further compilation after compiled code has called it; a loop on the wall clock relies on this.
+Numba gives every function a wrapper that unpacks each array argument from its Python object. With the wrapper, Python
+can call a function without further compilation once compiled code has called it. A loop on the wall clock needs this.
 For the tuples of a control step, the wrapper can take longer to compile than the function. Functions that no Python
 code of this package calls are ``inner`` and have no wrapper. If tests or users call an ``inner`` function from Python,
 they get a copy compiled with a wrapper.

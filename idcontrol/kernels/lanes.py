@@ -28,8 +28,8 @@ _INDEX, _VECTOR = ir.IntType(64), ir.VectorType(ir.DoubleType(), _WIDE)
 def _dot(a: Array, b: Array) -> float:
     """Return ``a·b`` of C-contiguous rows of equal length.
 
-    Term i is added to sum i mod `LANES`. The remaining groups of four terms are added to the first register, and the
-    last few terms to the total.
+    Term i is added to sum i mod `LANES`. Of the terms after the last whole group of `LANES`, whole groups of `_WIDE`
+    are added to the first sums, and the rest to the total.
     """
     n = a.shape[0]
     most, whole = n - n % LANES, n - n % _WIDE

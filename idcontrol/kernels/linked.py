@@ -2,7 +2,7 @@
 
 Numba copies a function's code into every caller, and optimizes it there again. So a kernel below six levels of calls is
 compiled six times, and again for each further caller. A `linked` kernel is compiled once, and called. A call takes some
-nanoseconds, so linking is for stages and solvers, not for operations on a few numbers.
+nanoseconds, so linking is for solvers and whole stages of a step, not for operations on a few numbers.
 
 A caller may also choose a kernel at run time: `address` returns its address, and `calls` returns a function that calls
 an address. So one compiled loop serves all schemes and models.

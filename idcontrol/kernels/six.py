@@ -125,9 +125,10 @@ def _times_three(builder: Any, P: _Block, x: _Block) -> list[Any]:
 
 
 def _vectors(write: Any, returned: Any = types.void) -> Any:
-    """Return a decorator for a function of blocks, numbers, tuples; kernels run code from `write` in place of its body.
+    """Return a decorator: kernels run the code that `write` generates in place of the decorated function's body.
 
-    The function overwrites its last block, or returns the numbers from `write` as a tuple of type `returned`.
+    Arguments are blocks, numbers and tuples. The function overwrites its last block, or returns the numbers from
+    `write` as a tuple of type `returned`.
     """
 
     def decorate(reference: Any) -> Any:

@@ -1,7 +1,7 @@
 """Clocks that pause while a kernel is compiled or loaded, so that run times do not depend on the cache.
 
 Each thread has its own clocks, since compilation in one thread delays no run in another. The clocks do not pause while
-plain `numba.njit` compiles, so not at all with `idcontrol.kernels.hooks.PLAIN`.
+plain `numba.njit` compiles, so never with `idcontrol.kernels.hooks.PLAIN`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ def wall_s() -> float:
 
 
 def processor_s() -> float:
-    """Return the processor time of this process; only differences within a thread have a meaning [s]."""
+    """Return the processor time of this process without this thread's pauses [s].
+
+    Only differences within one thread have a meaning.
+    """
     return time.process_time() - _STOPPED.processor_s
 
 

@@ -136,7 +136,10 @@ class AccelerationSolution:
 
 
 def whitened(problem: AccelerationProblem) -> tuple[Whitened, Held]:
-    """Return the problem in whitened form, ``J v̇ + J̇ v = c + ρ ρᵀ f``, and its rows without rigid bilateral rows."""
+    """Return the problem in whitened form, ``J v̇ + J̇ v = c + ρ ρᵀ f``, and the rows left after elimination.
+
+    Rigid bilateral rows are eliminated.
+    """
     contacts = replace(problem.contacts, gap=np.zeros(len(problem.contacts)), surface_velocity=-problem.drift)
     w = whiten(
         StepProblem(

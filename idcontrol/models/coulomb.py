@@ -133,10 +133,11 @@ def _support(lcp: FrictionLcp, active: Integers, arena: Arena) -> Integers:  # p
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _worn(problem: Unbalanced, f: Array, arena: Arena) -> Unbalanced:  # pragma: no cover - compiled
-    """Raise rounding bounds by the violation that `KEPT` allows to a vertex with impulses f.
+    """Return the problem with larger rounding bounds, which permit the impulses f of the last vertex a small violation.
 
-    The allowed violation is proportional to the velocity changes by the impulses. These changes count only up to the
-    fastest speed that the contacts stop, because large impulses that cancel would allow any violation.
+    The permitted violation of a row is `KEPT` times the sum of the magnitudes of its velocity changes by the impulses.
+    This sum counts only up to the fastest speed that the contacts stop: large impulses that cancel would permit any
+    violation.
     """
     n, fastest, roundoff = problem.mu.shape[0], 0.0, vector(arena, f.shape[0])
     for row in range(f.shape[0]):

@@ -144,7 +144,7 @@ class Modes(NamedTuple):
     Attributes:
         kind: 0, `PRESSES` or `PRESSES | SLIDES`, shape (n,).
         d: Directions of friction at contacts that slide, shape (n, 2).
-        share: Factors a in the derivative of the projection onto the disc at sliding contacts, shape (n,).
+        share: Factors a of sliding contacts in the equations of `_newton_step`, shape (n,).
     """
 
     kind: Integers
@@ -692,7 +692,7 @@ def _try_starts(
         arena: Arena for all arrays.
 
     Returns:
-        Starts, Newton steps, residual.
+        Number of starts, number of Newton steps, residual.
     """
     n, remembers, begun = p.mu.shape[0], active.any(), f.any()
     starts, seed, total, residual = 0, 1, 0, np.inf

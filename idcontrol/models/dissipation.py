@@ -183,10 +183,12 @@ def edge_lcp_kernel(
 def _off_the_ground(
     rho: Array, c: Array, roundoff: Array, mu: Array, f: Array, y: Array
 ) -> float:  # pragma: no cover - compiled
-    """Return the largest relative approach speed of contacts with finite friction, or opening speed if they stick.
+    """Return the largest relative speed at which a contact approaches, or opens although it sticks.
 
-    Speeds are relative to the contact's normal velocity at zero impulse plus its change by impulses. The conditions of
-    the edges determine it only to within μ `TOLERANCE` times the slip. Arguments are as in `edge_lcp_kernel`; y = ρᵀf.
+    Only contacts with finite friction above zero are judged. Speeds are relative to the contact's normal velocity at
+    zero impulse plus its change by impulses. The conditions of
+    the edges determine the normal velocity only to within μ `TOLERANCE` times the slip. Arguments are as in
+    `edge_lcp_kernel`; y = ρᵀf.
     """
     n, worst = mu.shape[0], 0.0
     for i in range(n):
@@ -206,7 +208,10 @@ def _off_the_ground(
 
 @njit(cache=True, error_model="numpy")
 def _ridged(rho: Array, n3: int, epsilon: float, arena: Arena) -> tuple[Array, float]:  # pragma: no cover - compiled
-    """Return ``[ρ, √δ I]``, and δ, which is relative to ρρᵀ (`EPSILON`); the first n3 rows belong to contacts."""
+    """Return ``[ρ, √δ I]`` and δ: `epsilon` times the mean diagonal entry of ρρᵀ over the n3 contact rows.
+
+    The contact rows come first; the other rows get no √δ.
+    """
     rows, k = rho.shape
     square = 0.0
     for r in range(n3):
@@ -223,7 +228,7 @@ def _ridged(rho: Array, n3: int, epsilon: float, arena: Arena) -> tuple[Array, f
 
 @njit(cache=True, error_model="numpy")
 def _yields(f: Array, c: Array, n: int, delta: float) -> bool:  # pragma: no cover - compiled
-    """True if one of the n contacts yields at more than `SQUEEZED` of the speed that its impulses should stop."""
+    """True if a contact yields at more than `SQUEEZED` times the fastest velocity c at contacts with an impulse."""
     largest, undone = 0.0, 0.0
     for i in range(n):
         touches = False
@@ -427,8 +432,8 @@ def solve_printed(problem: StepProblem, warm: WarmStart | None = None) -> StepSo
     to brake a walking base (math.md, section 7.2). Unlike `solve`, this objective is **not** the inverse of a contact
     model.
 
-    Soft bilateral rows enter M and κ as dampers. As their compliance goes to 0, the solution approaches that with a
-    rigid row only if the target is zero.
+    Soft bilateral rows enter M and κ as dampers. As their compliance goes to 0, the solution approaches the solution
+    with rigid rows only if their target is zero.
 
     Args:
         problem: The step.

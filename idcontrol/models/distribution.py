@@ -137,7 +137,7 @@ class Cones(NamedTuple):
 
     Attributes:
         mu: Friction coefficients, shape (n,); not used for `held` contacts.
-        held: Contacts with unbounded friction, shape (n,).
+        held: True for contacts with unbounded friction, shape (n,).
         weight: Extra weight of each contact's impulse, in units of the mean of diag(LτᵀLτ), shape (n,). The weight
             unloads feet shortly before liftoff and after touchdown.
         v_tol: Slip up to which a contact counts as at rest [m/s]. If it is zero, the law of rigid contacts is satisfied
@@ -577,7 +577,7 @@ def smallest_torque_kernel(
 def _solutions(
     rho: Array, B: _Generators, x: Array, arena: Arena
 ) -> tuple[float, Array, Array]:  # pragma: no cover - compiled
-    """Return the largest squared length of a row of ρᵀB, the shortest ξ with ρᵀB ξ = x, and `ways`.
+    """Return the largest squared length of a row of ρᵀB, the shortest ξ with ρᵀB ξ = x, and `ways` (see the module).
 
     All coordinates ``ξ + waysᵀ z`` also satisfy this equation, so they give the same motion.
     """
@@ -623,7 +623,7 @@ def _objective(
         typical: Mean of diag(LτᵀLτ).
         B: The generators.
         extra: Extra weight of each contact's impulse, shape (n,).
-        xi: Coordinates at z = 0, shape (d,).
+        xi: Coordinates ξ at z = 0, shape (d,).
         ways: From `_solutions`, shape (f, d).
         arena: Arena for all arrays.
     """

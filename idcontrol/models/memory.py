@@ -59,7 +59,7 @@ def recall(memory: Memory, identity: Integers, arena: Arena) -> Integers:
 
 @njit(cache=True, forceinline=True)
 def remember(memory: Memory, identity: Integers, active: Integers) -> None:
-    """Replace the content of the memory."""
+    """Replace the content of the memory; contacts beyond `MOST` are dropped."""
     count = min(identity.shape[0], memory.identity.shape[0])
     for i in range(count):
         memory.identity[i], memory.active[i] = identity[i], active[i]
@@ -73,7 +73,7 @@ def as_warm_start(memory: Memory) -> WarmStart:
 
 
 def store(memory: Memory, warm: WarmStart) -> None:
-    """Replace the content of the memory by a dictionary from a model in Python."""
+    """Replace the content of the memory by the dictionary `warm` of a model in Python, up to `MOST` contacts."""
     count = min(len(warm), MOST)
     memory.identity[:count] = np.fromiter(warm.keys(), np.int64, count)
     memory.active[:count] = np.fromiter(warm.values(), np.int64, count)

@@ -170,7 +170,7 @@ def _missed(
         c: As in `no_slip_kernel`.
         roundoff: As in `no_slip_kernel`.
         f: Impulses of all rows, shape (3 n + e,).
-        reduced: Normal rows after elimination; zero if used up, shape (n, k).
+        reduced: Normal rows after elimination, shape (n, k); zero if elimination left no remainder.
         w: Result, normal velocities, shape (n,).
         x: Result, ρᵀf, shape (k,).
     """
@@ -462,7 +462,10 @@ class _Frame(NamedTuple):
 def _attempt_kernel(
     stick: Booleans, out: Booleans, rank_tolerance: float, frame: _Frame, arena: Arena
 ) -> Attempt[Frictionless]:  # pragma: no cover - compiled
-    """Solve the step for assumed roles, without sliding contacts."""
+    """Solve the step for assumed roles: contacts in `stick` do not slip; contacts in `out` have no impulse.
+
+    All other contacts are without friction.
+    """
     rho, c, roundoff = frame.rho, frame.c, frame.roundoff
     n = stick.shape[0]
     kept, count = indices(arena, rho.shape[0]), 0
@@ -512,7 +515,8 @@ def _search_kernel(
 def settled_kernel(w: Whitened, closed: Booleans, arena: Arena) -> tuple[bool, Array]:  # pragma: no cover - compiled
     """Search for the contacts that stick if `no_slip_kernel` does not find them (`sticking.settle`).
 
-    Return True if the normals' LCP is solved for the accepted roles, and impulses of all rows, shape (3 n + e,).
+    Return a flag and the impulses of all rows, shape (3 n + e,). The flag is True if the LCP of the normals is solved
+    for the accepted roles.
     """
     most = vector(arena, w.c.shape[0])
     most[:] = np.inf

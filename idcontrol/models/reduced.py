@@ -351,7 +351,7 @@ class ManyContacts(NamedTuple):
 
 
 class Multipliers(NamedTuple):
-    """Multipliers of the motion (k,) and of the torque (p,), and the product w y at these multipliers (3 n,)."""
+    """Multipliers of the motion λ (k,) and of the torque z (p,), and ``ρ λ - Tᵀz``, shape (3 n,): w y unprojected."""
 
     motion: Array
     torque: Array

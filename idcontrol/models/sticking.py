@@ -70,10 +70,10 @@ class Attempt(NamedTuple, Generic[Answer]):
     Attributes:
         answer: The solution.
         solved: True if impulses were computed.
-        presses: Contacts with a normal impulse, and excluded contacts that approach, shape (n,).
+        presses: Contacts with a normal impulse, and excluded contacts (`scan`) that approach, shape (n,).
         parts: Contacts that open, shape (n,).
-        moves: Largest speed of the held rows, relative to their reference speeds. 0 if all rows hold; inf if a contact
-            moves that must not move; another value if nearly dependent rows were dropped.
+        moves: Largest speed of the held rows, relative to their reference speeds: 0 if all rows hold, and inf if a
+            contact moves that must not move. Other values occur if nearly dependent rows were dropped.
         impossible: True if it is proved that no velocity holds these contacts without an approach of other contacts.
             Every superset of the held contacts is then also impossible.
     """
@@ -114,9 +114,9 @@ def settle(
         look: A faster `search` than the default.
 
     Returns:
-        The answer of the accepted attempt, and its defect: `MOVING`, or the reason why the search failed; empty
-        if all roles are consistent. If roles are inconsistent, a contact opens and holds along its tangents, presses
-        without friction because no impulses hold it, or slips although it is held.
+        The answer of the accepted attempt, and a note. The note is empty if all roles are consistent; otherwise it is
+        `MOVING`, or the reason why the search failed. With inconsistent roles, a contact opens but holds along its
+        tangents, presses without friction because no impulses hold it, or slips although it is held.
     """
     find = partial(scan, attempt, (), may) if look is None else look
     answer, number = settled(attempt, lambda _, guess: find(guess), (), may, stick, lets_slip)

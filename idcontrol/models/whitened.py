@@ -245,8 +245,8 @@ def balances(
 ) -> bool:  # pragma: no cover - compiled
     """True if the momentum of every free velocity balances to `SLIGHT`, or if its terms are within rounding.
 
-    With a nearly singular inertia it may not: the impulses then cause large velocity changes that cancel, and their sum
-    has too few digits.
+    With a nearly singular inertia the momentum may not balance: impulses cause large velocity changes that cancel, and
+    the sum of these changes has too few digits.
 
     Args:
         M: Inertia, shape (m, m).
@@ -372,7 +372,7 @@ class Held:
         constants: s with ``basis x + s = 0`` for the whitened velocity change x, shape (rank,).
         upper: Upper triangular U, ``ρ_kept = Uᵀ basis``.
         kept: Indices of the independent rows, shape (rank,); other held rows get no impulse.
-        rho: All rows, projected, shape (3 n + e, k); used-up rows are exactly zero.
+        rho: All rows, projected, shape (3 n + e, k); rows without remainder are exactly zero.
         c: Constants of the projected rows, shape (3 n + e,).
         roundoff: Rounding bounds of c, shape (3 n + e,).
         contradicts: True if no velocity satisfies all held rows: a row depends on other rows, but has a different

@@ -125,7 +125,7 @@ class Driven:
         self._plant.push(velocity)
 
     def step(self, command: Array, dt: float) -> State:
-        """Hold `Command.driven`, shape (5, a) or (a,), for `dt` [s]; return the state after it."""
+        """Hold the command `Command.driven`, shape (5, a) or (a,), for `dt` [s]; return the resulting state."""
         if command.ndim == 1 and self._motors is None:
             self._state, self.torque = self._plant.step(command, dt), command
             self._forces = self._plant.contact_forces()

@@ -128,9 +128,10 @@ def _begin(
 def _settle(
     flight: Flight, M: Array, q: Array, v: Array, turning: Integers, mean: Array
 ) -> float:  # pragma: no cover - compiled
-    """Write positions and velocities of the bases into q and v, and mean angular velocities into `mean` at `turning`.
+    """Write positions and velocities of the bases into q and v, and their mean angular velocities into `mean`.
 
-    M is the inertia at q; q, v and M are in Pinocchio's layout. Return the largest relative change of a mean.
+    `turning` has the places of these angular velocities in `mean`. M is the inertia at q; q, v and M are in Pinocchio's
+    layout. Return the largest change of an angular velocity in `mean`, relative to the largest angular velocity.
     """
     inertia, L, x = np.empty((6, 6)), np.zeros((6, 6)), np.empty(6)
     back, linear, arm, along = np.empty(4), np.empty(3), np.empty(3), np.empty(3)

@@ -112,7 +112,7 @@ def report(machine: PlantMachine, h: float, contacts: ContactArrays, f: Array) -
 
 @njit(inline="always")
 def plant_step(model: Any, bound: Bound, h: float, listed: AnyContacts, v_pinocchio: Array, tau: Array) -> Stepped:
-    """Take one step with a contact model; the result is in `PlantMachine.result`. `model` is compiled in."""
+    """Take one step with a contact model, whose code is part of the compiled step; write `PlantMachine.result`."""
     machine = bound.borrowed
     begin(machine.arena)
     contacts = ContactArrays(*borrow(listed))

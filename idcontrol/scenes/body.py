@@ -60,16 +60,17 @@ class Body:
         names: Names of the feet.
         floats: True if the base floats.
         home: State in the home pose.
-        contacts: Corners of its feet, on a separate system.
+        contacts: Contact spheres of the machine's feet, on a separate system.
         com: Task on the centre of mass; not among `tasks` on a fixed base.
         trunk: Tasks on the orientations of base and torso; none on a fixed base.
-        feet: Tasks on the feet; the task of a standing foot has no weight.
-        hand: Task on the position of a hand that touches nothing; None if there is none.
-        press: Target of the force on a hand that may touch a wall, which is the last foot; None if there is none.
-        turn: Task on the orientation of this hand, without weight at first.
+        feet: Tasks on the feet; the task of a standing foot has no weight, except shortly after landing.
+        hand: Task on the position of a hand that touches nothing; None without such a hand.
+        press: Target of the force on a hand that may touch a wall, which counts as the last foot; None without such a
+            hand.
+        turn: Task on the orientation of the hand of `press`, without weight at first; None without such a hand.
         centre: Centre of each foot's corners in its frame, shape (n, 3) [m].
         h: Control period [s].
-        stance: True for feet in stance, shape (n,).
+        stance: True for feet that stand, shape (n,).
         to_liftoff: Time until each foot leaves the ground, shape (n,) [s]; inf without a planned liftoff.
     """
 
@@ -133,7 +134,7 @@ class Body:
         """Return the groups of feet that step together, in order.
 
         Raises:
-            UnknownName: The foot does not exist.
+            UnknownName: A foot in `walk.first` or `walk.together` does not exist.
             InputError: A foot is in two groups, or a group includes all feet.
         """
         groups = [(name,) for name in self.names] if walk.together is None else list(walk.together)
@@ -199,7 +200,7 @@ class Body:
         return {frame: data.oMf[index].copy() for frame, index in self._index.items()}
 
     def follow(self, task: CoM | Frame, place: Any, velocity: Array, acceleration: Array) -> None:
-        """Set a task to a motion; controllers expect as its velocity the mean over the past period."""
+        """Set a task to a motion; its velocity is set to the mean over the past period, as controllers expect."""
         task.set(place, velocity - 0.5 * self.h * acceleration, acceleration)
 
     def lift(self, foot: int) -> None:

@@ -218,7 +218,7 @@ class Patched(DisturbedPlant):
 
 @dataclass(slots=True)
 class Kicked(DisturbedPlant):
-    """A plant that is pushed once.
+    """A plant that is pushed once, in one step or in several consecutive steps.
 
     Attributes:
         countdown: Number of steps before the push.

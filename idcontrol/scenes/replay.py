@@ -129,7 +129,7 @@ def _first(run: Run, state: State) -> State:
 
 
 def _states(run: Run, rows: slice) -> list[State]:
-    """Return the sensed states of these rows; forces are means over the previous period, with vertical normals."""
+    """Return the sensed states in `rows` of a record; forces are means over the previous period, normals vertical."""
     arrays = run.arrays
     t = arrays["t_machine" if "t_machine" in arrays else "t"]
     q, v = (arrays[f"{name}_sensed" if f"{name}_sensed" in arrays else name] for name in ("q", "v"))

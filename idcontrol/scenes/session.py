@@ -69,7 +69,7 @@ class WalkSession:
         limits: Limits of the robot file and of the URDF.
         feet: Names of the feet.
         patch: Foot of each contact; None if each contact is a foot.
-        notes: Number of notes, `NOTES`.
+        notes: Number of values that `NotedPlanner.notes` returns.
         orders: Orders of joints of the robot file.
         lying: State of a robot that lies at the start; None without a lying pose, if it hangs on a hoist, or if the
             ground is not a plane or its normals have errors.
@@ -78,7 +78,7 @@ class WalkSession:
     notes = NOTES
 
     def __init__(self, experiment: str, config: WalkConfig) -> None:
-        """Load the scene of `config`; the record names the `experiment`.
+        """Load the scene of `config`; `experiment` is the experiment's name in the record.
 
         Raises:
             UnknownName: The robot does not exist.
@@ -116,7 +116,7 @@ class WalkSession:
         )
 
     def setup(self) -> controllers.Setup:
-        """Return the setup of its controller."""
+        """Return the setup of the walk's controller."""
         return self._scene.controller_setup()
 
     def plant(self, dt: float) -> Plant:
@@ -147,12 +147,12 @@ class WalkSession:
         return derived
 
     def meta(self) -> dict[str, Any]:
-        """Return facts that are not in the arrays."""
+        """Return facts about the walk that are not in its recorded arrays."""
         facts = {"layout": self._layout, "scene": self._scene.scenery()}
         return {"experiment": self._experiment, **msgspec.to_builtins(facts)}
 
     def metrics(self, arrays: dict[str, Array]) -> dict[str, Any]:
-        """Return the metrics of a walk; a user's planner gets none for following a command."""
+        """Return the metrics of a walk, without metrics of the command if its planner grants no command."""
         if np.isnan(arrays["granted"]).all():
             arrays = {name: values for name, values in arrays.items() if name not in ("commanded", "granted")}
         return locomotion(arrays, self._layout, self._scene.config.duration_s) | self._scene.friction()

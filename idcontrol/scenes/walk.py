@@ -320,7 +320,10 @@ class WalkScene:
         return self.config.friction.of_controller(self.config.mu, law)
 
     def friction(self) -> dict[str, Any]:
-        """Friction along the tangents of plant and controller, for metrics; the plant's is None if it is drawn."""
+        """Friction along the tangents of plant and controller, for metrics.
+
+        The plant's friction is None if it is drawn at each touchdown.
+        """
         config, law = self.config, controllers.contact_law(self.config.controller)
         mu_plant = None if config.mu_range is not None else self._of_plant(config.mu)
         unknown = config.friction.pyramid == "circumscribed" and law.cone is None

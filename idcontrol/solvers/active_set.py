@@ -61,10 +61,10 @@ class Rows(NamedTuple):
     """Rows of length one (or zero) over y: the value of row r is columns[:, r]·y + offset[r].
 
     Attributes:
-        columns: One row per column, so that one loop tests all rows, shape (k, p).
+        columns: Column r holds row r, so that one loop tests all rows, shape (k, p).
         offset: Constants of the rows, shape (p,).
-        tolerance: Largest violation of each row's demand, in addition to 1e-15 |y|, shape (p,). The search raises it
-            for rows that depend on the active rows and contradict them only slightly.
+        tolerance: Violation of `Point.demand` up to which a row counts as satisfied, in addition to 1e-15 |y|, shape
+            (p,). The search raises it for rows that depend on the active rows and contradict them only slightly.
     """
 
     columns: Array
@@ -80,7 +80,8 @@ class Point(NamedTuple):
         u: Multipliers of the active rows, y = Σ u · row; shape (k,).
         factor: Factor of the active rows.
         value: Values of the rows at y, shape (p,).
-        demand: Demand on each row: `FREE`, `POSITIVE` (≥ 0), `NEGATIVE` (≤ 0) or `ZERO`, shape (p,).
+        demand: What each row's value must be, shape (p,): `FREE` (anything), `POSITIVE` (≥ 0), `NEGATIVE` (≤ 0) or
+            `ZERO`.
     """
 
     y: Array
@@ -97,8 +98,8 @@ class Approach(NamedTuple):
         status: SOLVED (each row meets its demand), INFEASIBLE, ITERATIONS or CUT_OFF (½|y|² ≥ the limit).
         size: Number of active rows.
         steps: Number of rows added.
-        row: Row that contradicts the active rows if the status is INFEASIBLE.
-        violation: Distance by which that row misses its demand.
+        row: Row that contradicts the active rows; -1 unless the status is INFEASIBLE.
+        violation: Distance by which this row misses its demand; 0 unless the status is INFEASIBLE.
     """
 
     status: int
@@ -188,9 +189,9 @@ def _most_violated(rows: Rows, point: Point, rounding: float) -> tuple[int, floa
 
 @njit(cache=True, inner=True, error_model="numpy", forceinline=True)
 def _first_to_leave(point: Point, count: int, loss: Array) -> tuple[int, float]:
-    """Return the active row whose multiplier first reaches zero, and the step length.
+    """Return the position of the active row whose multiplier reaches zero first, and the step length until then.
 
-    Multipliers change at the rates -`loss`. If no multiplier reaches zero, the row is -1 and the length inf.
+    Multipliers change at the rates -`loss`. If no multiplier reaches zero, the position is -1 and the length inf.
     """
     u, active, demand = point.u, point.factor.active, point.demand
     biggest = 1.0

@@ -201,8 +201,8 @@ squared condition number of the Gram matrix causes.
 def shortest(rows: Array, extra: Array, smallest: float, arena: Arena) -> Array:
     """Find the shortest x with rows x = extra.
 
-    The Gram matrix of the rows is solved, with one refinement. If rows are dependent, or nearly, `column_basis` is used
-    instead.
+    The equations with the rows' Gram matrix are solved and refined once. If rows are dependent or nearly dependent,
+    `column_basis` is used instead.
 
     Args:
         rows: Shape (n, k).
@@ -211,7 +211,7 @@ def shortest(rows: Array, extra: Array, smallest: float, arena: Arena) -> Array:
         arena: Arena for all arrays.
 
     Returns:
-        Shape (k,).
+        The vector x, shape (k,).
     """
     n, k = rows.shape
     x: Array = zeros(arena, k)

@@ -128,7 +128,7 @@ def analyze(n: int, edges: Integers) -> Structure:  # pragma: no cover - compile
 
 @njit(cache=True, inner=True)
 def slot(structure: Structure, i: int, j: int) -> int:  # pragma: no cover - compiled
-    """Return the index of block (i, j) of U, i < j, both places; the block must exist."""
+    """Return the index in `Structure.column` of the block in row i and column j > i of U; the block must exist."""
     low, high = int(structure.start[i]), int(structure.start[i + 1])
     while low < high:
         middle = (low + high) // 2

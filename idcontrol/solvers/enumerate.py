@@ -138,7 +138,7 @@ class _Node(NamedTuple):
     """A node of the search: the program min ½|z|² subject to demands on the rows, and its solution.
 
     Attributes:
-        point: The solution y = z, shape (3n,); its values and demands have shape (8n,).
+        point: The program's solution z as `Point.y`, shape (3n,); its values and demands have shape (8n,).
         choices: Choices so far, shape (3n,): 1 + the option, 0 if undecided. Order: normals, first diagonals, second
             diagonals.
     """
@@ -181,7 +181,10 @@ def _metric(problem: NearestProblem, arena: Arena) -> _Metric:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _pyramid_rows(problem: NearestProblem, arena: Arena) -> tuple[Array, Array]:
-    """Return the rows of all contacts as functions of y: coefficients, shape (3n, 8n), and offsets, shape (8n,)."""
+    """Return eight rows per contact as functions of y: coefficients, shape (3n, 8n), and offsets, shape (8n,).
+
+    The rows are the normal impulse, the four margins of friction, the normal velocity, and the two diagonal velocities.
+    """
     V, v0, mu = problem.V, problem.v0, problem.mu
     n, k = mu.size, v0.size
     columns, offset = matrix(arena, k, ROWS * n), zeros(arena, ROWS * n)
@@ -313,7 +316,11 @@ def _distance(rows: Rows, node: _Node, n: int, choice: int, option: int) -> floa
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _undecided(node: _Node, mu: Array) -> None:
-    """Set the demands that hold for every contact: friction within its pyramid, and N v⁺ + φ/h ≥ 0."""
+    """Make `node` the root of the search: z = 0, no choices, and only the demands that every solution meets.
+
+    The demands are friction within its pyramid, and N v⁺ + φ/h ≥ 0. At a contact without friction, the choices along
+    the diagonals are settled.
+    """
     n, demand, choices = mu.size, node.point.demand, node.choices
     demand[:] = FREE
     choices[:] = 0
@@ -385,7 +392,7 @@ class _Search(NamedTuple):
 
     Attributes:
         rows: The rows.
-        first: Choices whose nearest point is already known, shape (3n,).
+        first: Choices of the known solution after `_polish`, as in `_Node.choices`, shape (3n,); -1 if there is none.
         max_nodes: Largest number of quadratic programs.
         loss: Scratch of `approach`, shape (3n,).
     """
@@ -605,9 +612,10 @@ def _polish(
 
 @njit(cache=True, inner=True)
 def _next_option(tree: _Tree, level: int, constant: float, promising: float) -> tuple[int, int]:
-    """Return the deepest level with an option worth a search, and its option with the least lower bound.
+    """Return the deepest level, up to `level`, with an option worth a search, and its option of least lower bound.
 
-    The level is -1 if no option is worth a search.
+    An option is worth a search if its lower bound plus `constant` is below `promising`. The level is -1 if no level has
+    such an option.
     """
     option = 0
     while level >= 0:
@@ -698,7 +706,7 @@ def nearest_kernel(problem: NearestProblem, start: Array, max_nodes: int, arena:
 
 @njit(cache=True)
 def tick_nodes(contacts: int) -> int:
-    """Return the largest number of programs in one control step: a limit that does not depend on the clock."""
+    """Return the limit of quadratic programs in one control step; it depends on the contacts, not on the clock."""
     return max(1, TICK_WORK // max(contacts * contacts, 1))
 
 
@@ -716,12 +724,13 @@ def nearest_solution(problem: NearestProblem, start: Array, *, max_nodes: int = 
     Args:
         problem: The contact problem and the target.
         start: A solution y = (f_N, f_S, f_T), for example from Lemke's method, shape (3n,) [N s].
-        max_nodes: Largest number of quadratic programs: 1 for the closest point with the choices of the start, more for
-            a search. Both give the same result if the motion is unique.
+        max_nodes: Largest number of quadratic programs. With 1, the result is the closest solution with the contact
+            modes of the start (open or closed, sticking or sliding); with more, all modes are searched. Both give the
+            same result if the motion is unique.
 
     Returns:
-        The closest solution, and the proved bounds. Improvements by less than 1e-9 of the objective plus ½(|w ∘ t0|² +
-        |w ∘ target|²) are not searched for.
+        The closest solution, with the proved lower bound of the objective. Improvements by less than 1e-9 of the
+        objective plus ½(|w ∘ t0|² + |w ∘ target|²) are not searched for.
 
     Raises:
         InputError: The shapes do not fit, or a friction coefficient is negative or infinite.

@@ -37,7 +37,7 @@ _FADING: Final = 0.95
 
 
 class Existence(enum.IntEnum):
-    """Answer of the search about existence."""
+    """Answer to the question whether the problem has a solution."""
 
     SOLUTION = 0
     """A solution exists; its residual was checked."""
@@ -54,7 +54,7 @@ class Decision:
     Attributes:
         existence: Answer of the search.
         z: The solution if there is one, shape (n,).
-        nodes: Number of linear programs solved. With NONE after one program, no z ≥ 0 has Qz + r ≥ 0.
+        nodes: Number of linear programs solved. If the answer is NONE after one program, no z ≥ 0 has Qz + r ≥ 0.
         excluded: Bound of a proof of non-existence: the entries of any solution would sum to more than this, in scaled
             units.
     """
@@ -101,7 +101,12 @@ class _Search:
         self.weight = np.zeros(self.r.size)
 
     def refute(self, decided: int) -> int:
-        """Return decisions that suffice to make the node empty; raise `_Solution` if the node is not empty."""
+        """Return a subset of the decisions `decided` that suffices to make the node empty, as a bit set.
+
+        Raises:
+            _Solution: The node contains a solution.
+            _Undecided: The limit of programs is reached, or rounding prevents a decision.
+        """
         n, forced = self.r.size, -1
         for conflict in self.conflicts:
             missing = conflict & ~decided

@@ -29,7 +29,7 @@ TIKHONOV: Final = (1e-12, 1e-10, 1e-8)
 
 
 class _Scaled(NamedTuple):
-    """The problem scaled by factors s: matrix s_i Q_ij s_j, constant s_i r_i divided by `largest`.
+    """The problem scaled by factors s: matrix Q' = s_i Q_ij s_j, constant s_i r_i divided by `largest`.
 
     Attributes:
         Q: Unscaled matrix, shape (n, n).
@@ -134,13 +134,13 @@ def _ratio_test(dictionary: _Dictionary, column: int) -> int:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _solve_basis(problem: _Scaled, tikhonov: float, place: Integers, z: Array, arena: Arena) -> bool:
-    """Solve Q'_BB z_B = -r_B for the final basis B, other entries zero; return False if Q'_BB is singular.
+    """Solve (Q' + `tikhonov` I)_BB z_B = -r_B for the final basis B; return False if the matrix is singular.
 
     Args:
         problem: The problem in the scale of the pivoting.
-        tikhonov: Amount added to the diagonal of the matrix to obtain Q'.
+        tikhonov: Amount added to the diagonal of Q'.
         place: Place of each variable; z_i is basic if place[n + i] < 0.
-        z: Result, shape (n,), clipped at zero.
+        z: Result, shape (n,), clipped at zero; zero outside B.
         arena: Arena for scratch, released on return.
     """
     Q, scale, r, _ = problem
@@ -170,7 +170,7 @@ def _solve_basis(problem: _Scaled, tikhonov: float, place: Integers, z: Array, a
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _scaled_residual(problem: _Scaled, z: Array, w: Array, arena: Arena) -> float:
-    """Set the scaled w = Q'z + r and return the residual of z, scaled per row."""
+    """Write w = Q'z + r of the scaled problem, and return the residual of z, scaled per row."""
     Q, scale, r, _ = problem
     n, at = scale.size, mark(arena)
     unit = vector(arena, n)
@@ -233,13 +233,13 @@ def _original_residual(original: _Scaled, pivoted: _Scaled, z: Array, w: Array, 
 def _follow(
     problem: _Scaled, tikhonov: float, turn: int, max_pivots: int, dictionary: _Dictionary
 ) -> tuple[int, int, int]:
-    """Pivot from w = Q'z + d z0 + r until the covering variable z0 leaves (SOLVED), a ray, or the limit.
+    """Pivot from w = (Q' + `tikhonov` I) z + d z0 + r until z0 leaves (SOLVED), to a ray, or to the limit of pivots.
 
     Args:
         problem: The problem in the scale of the pivoting; some r is negative.
-        tikhonov: Added to the diagonal of Q'.
-        turn: Number of the covering vector d. Vector 0 is all ones; entries of vectors 1, 2, ... are spread over [1, 2)
-            by an irrational stride.
+        tikhonov: Amount added to the diagonal of Q'.
+        turn: Number of the covering vector d; z0 is the covering variable. Vector 0 is all ones; entries of vectors
+            1, 2, ... are spread over [1, 2) by an irrational stride.
         max_pivots: Limit of pivots.
         dictionary: Result, the final dictionary.
 

@@ -39,8 +39,8 @@ def find_solution(V: Array, v0: Array, mu: Array, *, max_nodes: int = 10000) -> 
         max_nodes: Largest number of quadratic programs for all islands together.
 
     Returns:
-        A solution y = (f_N, f_S, f_T), accurate to 1e-9 of a contact velocity, or None; True if the search was
-        completed, so that None proves that no solution exists; number of quadratic programs solved.
+        Three values: a solution y = (f_N, f_S, f_T), or None; True if the search was completed, so that None proves
+        that no solution exists; the number of quadratic programs solved.
     """
     n, y, nodes, solved = mu.size, np.zeros(v0.size), 0, True
     for members in islands(V):

@@ -148,10 +148,10 @@ class _Lcp(NamedTuple):
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _contradiction(factor: RowFactor, count: int, lcp: _Lcp, enter: int, y: Array, w: float, z: Array) -> int:
-    """Write c = e_enter - α, for which ρᵀc = 0 and r·c = w < 0; c is a proof if ρ⊥ is zero to rounding.
+    """Write the certificate c = e_enter - α of infeasibility, with ρᵀc = 0 and r·c = w < 0, into z.
 
     Returns:
-        INFEASIBLE with the certificate c in z, or INACCURATE.
+        INFEASIBLE; or INACCURATE, with z unchanged, if w < 0 or ρᵀc = 0 may be an effect of rounding.
     """
     square, norm, apart, r = 0.0, 0.0, 0.0, lcp.r[enter]
     for d in range(y.size):

@@ -104,7 +104,7 @@ class _Rows:
 
     @property
     def weight(self) -> Array:
-        """Weight of each row; 0 omits the row. In a strict task, all other rows have the weight inf."""
+        """Weight of each row; 0 omits the row. In a strict task, a row that is not omitted has the weight inf."""
         return self._own.weight[0, self._part].copy()
 
     @weight.setter
@@ -320,7 +320,7 @@ class Force(_Rows):
 
 
 class Posture:
-    """Weight and gains of the joints' reference in the controller's call."""
+    """Weight and gains with which a controller follows the reference of the joints."""
 
     __slots__ = ("gains", "joint_weight")
 

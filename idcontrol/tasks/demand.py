@@ -1,4 +1,4 @@
-r"""The motion that whole-body tasks demand, subject to the contacts in stance and the balance of momentum.
+r"""The motion that whole-body tasks demand, subject to the standing contacts and the balance of momentum.
 
     minimize    ½ Σ w_j (a_j - ã_j)² + ½ Σ w_i (A_i a - y_i)²           joints' reference; weighted task rows
     subject to  J a = d,   A_i a = y_i                                 contacts in stance; strict task rows

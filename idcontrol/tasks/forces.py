@@ -2,8 +2,9 @@ r"""Force targets: they select among contact forces that cause the same motion.
 
     minimize ½ Σ w_i (W_i y - h f_i)² + ½ SHARE |hτ(y) - hτ_ref|²     over the impulses y of stage II
 
-W_i y are the components of the ground's wrench on a foot about the origin of its frame, times the period h. Motion,
-friction cones and motor bounds are as in `idcontrol.models.distribution`.
+W_i y are the components of the ground's wrench on a foot about the origin of its frame, times the period h; f_i are
+their targets. hτ(y) are the motor impulses; the reference hτ_ref, motion, friction cones and motor bounds are as in
+`idcontrol.models.distribution`.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class Body(NamedTuple):
 
 
 def miss_slopes(body: Body, targets: Targets) -> tuple[Array, Array]:
-    """Return the derivatives of ``y - A a`` of all rows with a weight by q and by v, at constant a, shapes (p, m)."""
+    """Return the derivatives of ``y - A a`` by q and by v at constant a, for all rows with weight, shapes (p, m)."""
     each = [_MISSES[int(kind)](body, targets, i) for i, kind in enumerate(targets.kind)]
     used = targets.weight.ravel() > 0.0
     by_q, by_v = (np.concatenate([one[part] for one in each])[used] for part in (0, 1))
@@ -56,12 +56,12 @@ def transposed_slope(body: Body, targets: Targets, s: Array) -> Array:
 
 
 class _Placed(NamedTuple):
-    """A frame: which velocities move it, position p and axes R, and how they change.
+    """The frame of a task in the world, and derivatives by q.
 
     Attributes:
-        moves: Shape (m,).
-        p: Shape (3,) [m].
-        R: Shape (3, 3).
+        moves: True if a velocity moves the frame, shape (m,).
+        p: Position, shape (3,) [m].
+        R: Axes (columns), shape (3, 3).
         point: Derivative of p, shape (3, m).
         turns: Derivative of the orientation, shape (3, m).
         column: Derivative of the columns of the body's Jacobian, shape (6, m, m).
@@ -153,8 +153,8 @@ class _Centred(NamedTuple):
         """Return the derivative of ``R x_linear / mass`` and ``R x_angular - r × R x_linear``, shape (6, m).
 
         Args:
-            x: Vector in the axes of the base, shape (m,).
-            slope: Its derivative, shape (m, m).
+            x: Vector whose first six entries are in the axes of the base, shape (m,).
+            slope: Derivative of x, shape (m, m).
             turns: True for a derivative by q, with which R and r change, too.
         """
         linear, angular = self.R @ slope[:3], self.R @ slope[3:6]

@@ -102,7 +102,7 @@ class Slopes(NamedTuple):
         tau: Derivative of the torques, shape (a, P).
         f: Derivative of the impulses, shape (3 n, P).
         moved: The motion.
-        shared: Stage II, or None.
+        shared: Impulses of stage II; None if the impulses are the contact model's.
         missed: Desired minus demanded acceleration of each task row, shape (p,).
         task: Derivative of `missed`, shape (p, P).
         error: Largest relative error of conditions and linear equations, as `Site.errors`.
@@ -183,7 +183,7 @@ def slopes(site: Site, solved: Solved, chosen: Chosen, v_plus: Array, tau: Array
 
 
 def _packed(site: Site, solved: Solved, tau: Array, result: Slopes, chosen: Chosen, reason: str) -> Linearization:
-    """Return the derivatives in the layout of users."""
+    """Return the derivatives as a `Linearization`: forces in world axes, velocities in Pinocchio's layout."""
     n, h, f, order, at = len(site.contacts), site.machine.h, solved.f, site.system.order, site.columns
     force = np.einsum("ai,iax->ix", f.reshape(3, n), site.contacts.axes) / h
     force_slope = np.einsum("aip,iax->ixp", result.f.reshape(3, n, at.total), site.contacts.axes) / h

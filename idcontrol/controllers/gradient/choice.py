@@ -30,7 +30,7 @@ class Solved(NamedTuple):
     Attributes:
         joints: The step with all joints tracked.
         step: The step that was solved last, maybe with released joints.
-        before: Its active rows before it was solved, shape (n,).
+        before: `AssembledStep.active` before this step was solved, shape (n,).
         f: Impulses of the contacts, shape (3 n,) [N s].
         answer: The scheme's answer.
     """
@@ -51,8 +51,8 @@ class Chosen(NamedTuple):
         reference: hτ_ref of stage II, shape (p,).
         raw: Impulses of the contact model alone, (3 n,), if their motor impulses are a part of `reference`; else None.
         yielding: Compliance of the contacts.
-        kept: Directions along which the solution of a rigid contact model is loaded, shape (3 n, k); None for compliant
-            contacts.
+        kept: Directions of the nonzero impulses in the solution of a rigid contact model, shape (3 n, k); None for
+            compliant contacts.
     """
 
     law: int
@@ -108,7 +108,7 @@ def choose(scheme: Scheme, site: Site, solved: Solved, v_plus: Array, yielding: 
 
 
 def _support(law: int, step: AssembledStep, f: Array) -> Array:
-    """Return the directions along which impulses f (3 n,) load the contacts, shape (3 n, k)."""
+    """Return the directions of the nonzero parts of impulses f (3 n,): edges or axes, shape (3 n, k)."""
     n, small, columns = f.size // 3, ON_FACE * np.abs(f).max(initial=0.0), []
     for i in range(n):
         y, mu = f[i::n], float(step.cones.mu[i])

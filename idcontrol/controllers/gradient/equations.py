@@ -103,7 +103,7 @@ def errors(ends: Integers, missed: Array, right: Array) -> Array:
     Args:
         ends: Ends of the columns of parameters (`Columns`).
         missed: Left minus right sides, shape (r, P).
-        right: Right sides, shape (r, P); rows may be more.
+        right: Right sides, shape (r or more, P); further rows only enlarge the reference of the errors.
     """
     out, size = np.zeros(BLOCKS), 1e-300
     for r in range(missed.shape[0]):

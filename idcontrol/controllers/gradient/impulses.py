@@ -133,19 +133,19 @@ class Goal(NamedTuple):
     Attributes:
         free: Velocities that the step solves for.
         fixed: Velocities of the tracked joints.
-        kappa: Shape (m,) [N s].
+        kappa: κ of the step (`idcontrol.models.step.StepProblem`), shape (m,) [N s].
         mu: Friction, shape (n,).
-        weight: Weights of feet that ramp, shape (n,).
+        weight: Weights on the impulses of feet close to lift-off or touchdown, shape (n,).
         cone: Edges of each contact's cone, shape (n,).
         f: The impulses, shape (3 n,) [N s].
         reference: hτ_ref, shape (p,) [N m s].
-        slope: Its derivative, shape (p, P).
-        least: Least impulses of the tracked motors, shape (p,) [N m s].
-        most: Their largest impulses, shape (p,) [N m s].
+        slope: Derivative of `reference`, shape (p, P).
+        least: Smallest impulses of the tracked motors, shape (p,) [N m s].
+        most: Largest impulses of the tracked motors, shape (p,) [N m s].
         least_slope: Derivative of `least`, shape (p, P).
         most_slope: Derivative of `most`, shape (p, P).
-        typical: Unit of the ridge and of ramps (`torque_unit`).
-        typical_slope: Its derivative, shape (P,).
+        typical: Mean of diag(LτᵀLτ), the unit of `weight` (`torque_unit`).
+        typical_slope: Derivative of `typical`, shape (P,).
     """
 
     free: Integers
@@ -172,8 +172,9 @@ class Optimum(NamedTuple):
         faces: The faces that contain the impulses; their directions are B.
         bounded: Tracked joints whose motor is at a bound.
         above: True for joints at the upper bound, shape (p,).
-        keeps: Velocities of the equations: unknown, and of motors at a bound, shape (k,).
-        multipliers: Multipliers of these equations, shape (k,).
+        keeps: Indices of the velocities whose momentum balance constrains the impulses: unknown velocities, and
+            velocities of motors at a bound, shape (k,).
+        multipliers: Multipliers of these balances, shape (k,).
         z: Multipliers such that ``Bᵀ (J z + ridge f) = 0``, shape (m,).
         ridge: Weight of each impulse in the objective, shape (3 n,).
         gradient: ``J z + ridge f``, shape (3 n,).
@@ -197,7 +198,7 @@ class Shared(NamedTuple):
     """Impulses of stage II.
 
     Attributes:
-        slope: Their derivative, shape (3 n, P).
+        slope: Derivative of the impulses, shape (3 n, P).
         error: Relative error of conditions and linear equations, as `errors`.
         at: The optimality conditions.
     """
@@ -208,7 +209,7 @@ class Shared(NamedTuple):
 
 
 def torque_unit(site: Site, step: AssembledStep, *, slope: bool) -> tuple[float, Array]:
-    """Return the mean of diag(LτᵀLτ), the unit of the ridge and of ramps, and its derivative, shape (P,)."""
+    """Return the mean of diag(LτᵀLτ), the unit of the weights of impulses, and its derivative, shape (P,)."""
     free, fixed, M, J = step.w.free, step.w.fixed, site.system.M, site.contacts.jacobian
     rows, out = J.shape[0], np.zeros(site.columns.total)
     through = np.linalg.solve(M[np.ix_(free, free)], M[np.ix_(free, fixed)])
@@ -318,7 +319,8 @@ def share(terms: Terms, goal: Goal, v_plus: Array, p: Array) -> Shared:
 def smallest_multiplier(J: Array, cone: Integers, mu: Array, at: Optimum) -> float:
     """Return the smallest multiplier of the limits of the cones that are active, relative to the largest gradient.
 
-    Where multipliers are not unique, those are taken whose smallest is largest; inf without an active limit.
+    If the multipliers are not unique, the multipliers with the largest minimum are taken. The result is inf without an
+    active limit.
     """
     n, limits, B = cone.size, [], at.faces.B
     for i in range(n):
@@ -356,7 +358,7 @@ def smallest_multiplier(J: Array, cone: Integers, mu: Array, at: Optimum) -> flo
 
 
 def raw_impulses(site: Site, step: AssembledStep, f: Array, moved: Moved, kept: Array | None) -> tuple[Array, Array]:
-    """Return the derivative of the impulses of a contact model, shape (3 n, P), and their errors as `Site.errors`.
+    """Return the derivative of a contact model's impulses, shape (3 n, P), and its relative errors as `Site.errors`.
 
     Compliant contacts have unique impulses. Solvers of rigid contacts return a vertex of the set of solutions, i.e.
     impulses along independent directions; the motion determines them.
@@ -366,7 +368,7 @@ def raw_impulses(site: Site, step: AssembledStep, f: Array, moved: Moved, kept: 
         step: The step that was solved.
         f: The impulses, shape (3 n,).
         moved: The motion.
-        kept: Directions along which a vertex is loaded, shape (3 n, k); None for compliant contacts.
+        kept: As `Chosen.kept`, shape (3 n, k); None for compliant contacts.
     """
     if kept is None:
         return moved.y_slope, NO_ERRORS

@@ -44,7 +44,7 @@ class Roles(NamedTuple):
         kind: `PART`, `STICK` or `SLIDE` for each contact, shape (n,).
         owner: Contact of each direction, shape (k,).
         B: Directions of the impulses, shape (3 n, k).
-        R: Rows that the laws hold, shape (k, 3 n).
+        R: Rows that the contact laws hold at zero, shape (k, 3 n).
         B_mu: Derivative of B by the friction of each direction's contact.
         R_mu: Derivative of R by the friction of each row's contact.
         C: Minus the derivative of the impulses with respect to the contacts' velocities at constant ξ, shape
@@ -203,7 +203,7 @@ class Motion(NamedTuple):
     Attributes:
         free: Velocities that the step solves for.
         fixed: Velocities of the tracked joints.
-        kappa: Shape (m,) [N s].
+        kappa: κ of the step (`idcontrol.models.step.StepProblem`), shape (m,) [N s].
         rest: Velocities of the contacts at zero impulse, relative to their targets, shape (3 n,) [m/s].
         target: Targets of the contacts, shape (3 n,) [m/s].
         mu: Friction, shape (n,).
@@ -222,7 +222,7 @@ class Motion(NamedTuple):
 
 
 class Yielding(NamedTuple):
-    """Compliance D of the contact rows, shape (3 n,) [m/s per N s], and its derivative, shape (3 n, P)."""
+    """Compliance D of the contact rows, shape (3 n,) [m/s per N s], and the derivative of D, shape (3 n, P)."""
 
     D: Array
     slope: Array
@@ -249,10 +249,10 @@ class Moved(NamedTuple):
 
     Attributes:
         v_plus: Velocity at the end of the period, shape (m,).
-        slope: Its derivative, shape (m, P).
+        slope: Derivative of `v_plus`, shape (m, P).
         p: Derivative of ``M v⁺ + κ``, shape (m, P).
         y: Impulses of the motion, shape (3 n,).
-        y_slope: Their derivative, shape (3 n, P); of the shortest ξ where ξ is not unique.
+        y_slope: Derivative of `y`, shape (3 n, P); if ξ is not unique, of the shortest ξ.
         roles: Roles of the contacts.
         error: Relative error of conditions and linear equations, as `errors`.
     """

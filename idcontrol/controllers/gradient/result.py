@@ -56,7 +56,8 @@ class Linearization:
             [m/s², rad/s², or N m for angular momentum].
         active: The active set.
         margin: Distances to the next change of the active set. If one is zero, the derivative holds on one side only.
-        reason: Reason why `slopes` is not the derivative of the step, or only in part; empty if it is.
+        reason: Empty if `slopes` is the derivative of the step; otherwise the reason why all or some of `slopes` are
+            not derivatives.
         error: Relative error of the conditions that were differentiated, for each parameter. A large error for ``"mu"``
             means that contacts slide in parallel, so forces jump when the friction of one contact changes. Only the sum
             of the columns is then a derivative, with respect to the friction of all contacts together.

@@ -39,7 +39,7 @@ class Wanted(NamedTuple):
     Attributes:
         b: Derivative of the joint velocities, shape (a, P).
         miss: ``y - A a`` of each task row, shape (p,).
-        miss_slope: Its derivative, shape (p, P).
+        miss_slope: Derivative of `miss`, shape (p, P).
         error: Relative error of conditions and linear equations, as `Site.errors`.
     """
 
@@ -57,9 +57,9 @@ class _Equations(NamedTuple):
 
     Attributes:
         C: Rows, shape (i, m + 3 n).
-        z: Shape (i, m).
-        slope: Derivative of e, minus the derivative of C x at constant x; without the latter in rows with z; shape
-            (i, P).
+        z: Matrix of the rows with z, zero in other rows, shape (i, m).
+        slope: Derivative of e minus the derivative of C x at constant x, shape (i, P); in rows with z, the derivative
+            of e alone.
         cone: Contact of each row that is a facet of a friction cone, -1 for other rows, shape (i,).
         limit: True for limits, shape (i,).
     """
@@ -243,7 +243,7 @@ def _speed_limits(site: Site) -> tuple[_Speed, _Speed]:
 
 
 def _equations(site: Site, program: _Program, slopes: tuple[Array, Array], limits: list[_Limit]) -> _Equations:
-    """Return the equations; `slopes` are of contacts and strict tasks."""
+    """Return the equations; `slopes` are the values of `_Equations.slope` for contacts and for strict tasks."""
     M, J = site.system.M, site.contacts.jacobian
     (r, m), u, strict = J.shape, site.v.size - program.rows.joints.size, program.rows.weight == np.inf
     z = np.eye(m)[:u] / program.unit
@@ -261,7 +261,10 @@ def _equations(site: Site, program: _Program, slopes: tuple[Array, Array], limit
 
 
 def _multipliers(equations: _Equations, gradient: Array) -> tuple[_Equations, Array, float]:
-    """Return the equations without idle limits, their multipliers, and the relative error of stationarity."""
+    """Return the equations without limits of positive multiplier, all multipliers, and the error of stationarity.
+
+    The error is relative to the gradient.
+    """
     while True:
         multipliers, wrong = fit(equations.C.T, -gradient)
         idle = equations.limit & (multipliers > 0.0)

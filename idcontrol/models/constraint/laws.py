@@ -143,7 +143,7 @@ def recovering_slowly(model: ContactModel) -> ContactModel:
 
 
 def solve_nearly_rigid(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
-    """Solve one step on `NEARLY_RIGID` ground; plants and controllers with this model call this function."""
+    """Solve one step on `NEARLY_RIGID` ground, whatever the stiffness and damping of the contacts."""
     return solve(replace(problem, contacts=NEARLY_RIGID(problem.contacts)), warm)
 
 

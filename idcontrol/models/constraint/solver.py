@@ -122,10 +122,10 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
 
 
 def contact_law(contacts: Contacts | SparseProblem, h: float) -> tuple[Array, Array]:
-    """Return C_n = 1/(h²K + hB) and C_n h K φ of each contact, shapes (n,) [m/s per N s] and [m/s]; inf means no force.
+    """Return C_n = 1/(h²K + hB) and C_n h K φ of each contact, shapes (n,) [m/s per N s] and [m/s].
 
-    A contact that is open (φ > 0) has B = 0. Penetration of rigid contacts is corrected at no more than
-    `PUSH_OUT_SPEED`.
+    C_n = inf means that the contact has no force. A contact that is open (φ > 0) has B = 0. Penetration of rigid
+    contacts is corrected at no more than `PUSH_OUT_SPEED`.
 
     Raises:
         InputError: A stiffness or damping is negative or NaN.

@@ -59,7 +59,9 @@ def _factor(rho: Array, C: Array, active: Integers, H: Array, L: Array) -> bool:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _line_search(s: Array, ds: Array, C: Array, yd: float, dd: float, kinks: Array) -> float:
-    """Minimize ½|y + α d|² + Σ max(0, -(s + α ds))² / 2C over [0, 1]; the derivative is piecewise linear.
+    """Return the α in [0, 1] that minimizes ½|y + α d|² + Σ max(0, -(s + α ds))² / 2C.
+
+    The derivative is piecewise linear.
 
     Args:
         s: Velocities c + ρy, shape (n,).

@@ -158,7 +158,7 @@ def _value(cost: Cost, z: Array, u: Array, gamma: Array, arena: Arena) -> float:
 def _start(cost: Cost, mode: Integers, z: Array, arena: Arena) -> None:  # pragma: no cover - compiled
     """Start from the modes of the last step, without friction at sliding contacts, if this lowers the cost.
 
-    The new start results from one Newton step from a point with these modes. It counts as one step.
+    The new start results from one Newton step from a point with these modes.
     """
     rho, c, law = cost.rho, cost.c, cost.law
     n, k, at = law.mu.shape[0], z.shape[0], mark(arena)

@@ -86,7 +86,17 @@ evaluations of the slope take longer than the saved Newton steps.
 def whitened_rows(
     size: Integers, first: Integers, L: Array, tree: Integers, J: Array
 ) -> Rows:  # pragma: no cover - compiled
-    """Whiten contact rows and split them into nodes; skip the nodes that a contact does not move."""
+    """Whiten the contact rows J (`SparseProblem.rows`) and split them into nodes.
+
+    Nodes that a contact does not move are skipped.
+
+    Args:
+        size: Number of velocities of each tree, shape (t,).
+        first: Number of each tree's first node, then the number of all nodes, shape (t + 1,).
+        L: Cholesky factors of the trees' inertias, shape (t, d, d).
+        tree: Trees of each contact, shape (n, 2), or `WORLD`.
+        J: Contact rows, shape (n, 2, 3, d).
+    """
     n, d = tree.shape[0], J.shape[3]
     per_side = (d + BLOCK - 1) // BLOCK
     start = np.zeros(n + 1, dtype=np.int64)

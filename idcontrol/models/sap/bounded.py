@@ -74,6 +74,9 @@ def motors(
 
     Returns:
         One row per motor; its impulse is hτ.
+
+    Raises:
+        InputError: Both gains of a motor are zero.
     """
     rate = kd + h * kp
     if not (rate > 0.0).all():

@@ -490,6 +490,6 @@ class Sparse:
     parameters: Parameters
 
     def __call__(self, problem: SparseProblem, contacts: object) -> SparseSolution:
-        """Solve one step."""
+        """Solve one step; `contacts` is not used."""
         p = self.parameters
         return solve_sparse(problem, sigma=p.sigma, beta=p.beta, tolerance=p.tolerance, iterations=p.iterations)

@@ -260,7 +260,7 @@ def change_roles(mu: Array, mode: Integers, released: Booleans) -> bool:  # prag
 
 @njit(cache=True, inner=True, error_model="numpy")
 def hessian(rho: Array, u: Array, law: Law, H: Array, arena: Arena) -> None:  # pragma: no cover - compiled
-    """Write the lower triangle of ``H = I + ρᵀG ρ``, shape (k, k)."""
+    """Write the lower triangle of ``H = I + ρᵀG ρ`` at row velocities u, shape (k, k)."""
     n, e, k = law.mu.shape[0], law.C.shape[0], rho.shape[1]
     H[:] = 0.0
     for i in range(k):

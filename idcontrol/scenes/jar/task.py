@@ -175,13 +175,13 @@ def _carrying(arm: int, tree: int, goal: pin.SE3, scene: Scene) -> pin.SE3:
 
 
 def _jar_to(up: float) -> Goal:
-    """Bring the jar over its place, its foot at the height `up` [m]."""
+    """Return the goal of the right palm at which the jar is over its place, its foot at the height `up` [m]."""
     goal = pin.SE3(np.eye(3), JAR_AT + np.array([0.0, 0.0, things.JAR_CENTRE_M + up]))
     return lambda scene: _carrying(RIGHT, JAR, goal, scene)
 
 
 def _lid_to(up: float) -> Goal:
-    """Bring the lid over the jar, `up` above its seat [m]."""
+    """Return the goal of the left palm at which the lid is over the jar, `up` [m] above its seat."""
     seat = pin.SE3(np.eye(3), things.SEAT + np.array([0.0, 0.0, up]))
     return lambda scene: _carrying(LEFT, LID, scene.pose(JAR) * seat, scene)
 
@@ -191,7 +191,7 @@ def _at(pose: pin.SE3) -> Goal:
 
 
 def _raised(arm: int, up: Array) -> Goal:
-    """Raise a palm by `up` [m] from its commanded pose."""
+    """Return the goal of a palm that is `up`, shape (3,) [m], away from its commanded pose."""
     return lambda scene: pin.SE3(scene.arms[arm].pose.rotation, scene.arms[arm].pose.translation + up)
 
 

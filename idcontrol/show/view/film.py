@@ -1,4 +1,4 @@
-"""Playback of a recorded run: the row at each time, and the shot of each row."""
+"""Playback of a recorded run: the row at each time, and the poses and arrows of each row."""
 
 from __future__ import annotations
 
