@@ -131,7 +131,7 @@ def slid(system, foot, *, speed=0.1, angle=0.0, mu=0.1, carries=0.5, ticks=40, m
         speed: Speed of the foot [m/s].
         angle: Direction of sliding from the first tangent [rad].
         mu: Friction of the foot.
-        carries: Part of the weight on the foot.
+        carries: Share of the weight on the foot.
         ticks: Duration [periods].
         missing: Unmodelled upward force on the base [N].
         every: The controller is called once in this number of ticks.

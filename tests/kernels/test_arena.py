@@ -55,7 +55,7 @@ def test_arrays_lie_one_after_the_other_in_an_arena_that_just_holds_them(n):
 
 @njit
 def raised(arena, n):
-    """Take flags, raise all, and write a vector that comes after them; how many were up before that, and after."""
+    """Set n flags, then write a vector behind them; return the number of set flags before and after the write."""
     up = flags(arena, n)
     up[:] = True
     before = up.sum()

@@ -100,7 +100,7 @@ def test_code_for_a_type_that_is_elsewhere_now_is_not_taken(tmp_path, monkeypatc
 
 
 class Alike(int):
-    """A type of arguments that prints like others."""
+    """Different types of arguments with the same text."""
 
     def __repr__(self) -> str:
         return "alike"

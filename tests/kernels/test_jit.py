@@ -108,7 +108,7 @@ def test_a_full_disk_is_reported_once_and_does_not_stop_the_program(tmp_path):
 
 
 def compiled_functions():
-    """True for each compiled function that Python cannot call; and the full names that Python code uses."""
+    """Return for each compiled function True if Python cannot call it; and the full names that Python code uses."""
     inner, named, known = {}, set(), {}
     for file in modules():
         module = ".".join((ROOT.name, *file.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")

@@ -55,7 +55,7 @@ def test_a_cached_caller_loads_its_kernel_without_compiling(tmp_path):
 
 
 def output(tmp_path, *lines):
-    """Numbers of compilations and loads of a late kernel, and of a kernel that it calls, after each line."""
+    """Return how often a late kernel, and a kernel that it calls, were compiled and loaded after each of `lines`."""
     begin = "from idcontrol.kernels.linked import *; from tests.kernels.linking import *"
     stats = "[sum(getattr(kernel.stats, what).values()) for kernel in (distance, square)]"
     count = "; ".join(f"what = 'cache_{what}'; print(*{stats})" for what in ("misses", "hits"))

@@ -237,7 +237,10 @@ def test_conflicting_velocities_are_reported_without_impulses(name):
 
 
 def touching_finger(closing):
-    """Return a finger prescribed to move at `closing` into a wall, and a box that touches nothing; no b part."""
+    """Return a finger prescribed to move at `closing` into a wall, and a box that touches nothing.
+
+    No free velocity moves the contact.
+    """
     problem = gripper(0.0)
     jacobian = np.zeros((3, 3))
     jacobian[0, 1] = -1.0

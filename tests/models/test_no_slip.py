@@ -229,7 +229,7 @@ def test_a_lifted_foot_frees_a_foot_with_conflicting_tangents(dual):
 
 
 def test_a_loop_that_the_prescribed_joints_break_is_reported(quadruped, standing):
-    """A rigid row without b part, whose target differs from the joint velocities, cannot hold."""
+    """A rigid row on a prescribed joint, whose target differs from the joint's velocity, cannot hold."""
     row = np.zeros((1, 18))
     row[0, 7] = 1.0
     ties = Bilateral(rows=row, target=np.array([0.5]), compliance=np.zeros(1))

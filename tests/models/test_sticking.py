@@ -151,9 +151,9 @@ def test_a_foot_with_prescribed_slip_under_load_is_not_solved(solve):
 
 
 def some_problem(rng, contacts):
-    """Return a step with at most that many contacts, forward or inverse.
+    """Return a step with at most `contacts` contacts, forward or inverse.
 
-    Rows of small integers depend on each other.
+    In half of the steps the rows are small integers, and often depend on each other.
     """
     n, m = int(rng.integers(1, contacts + 1)), int(rng.integers(1, 9))
     J = rng.integers(-1, 2, size=(3 * n, m)).astype(float) if rng.uniform() < 0.5 else rng.normal(size=(3 * n, m))

@@ -89,7 +89,7 @@ def test_drag_that_is_not_finite_is_refused(form, damping):
 
 
 def test_only_the_implicit_form_is_stable_for_every_step():
-    """000's explicit drag is stable for h μ_v S M⁻¹Sᵀ < 2 only (math.md 8)."""
+    """The explicit drag of Drumwright 2015 is stable only for h μ_v S M⁻¹Sᵀ < 2 (math.md 8)."""
     v = np.array([1.0, 0.0, 0.0])
     for ratio, explicit_grows in ((1.9, False), (2.1, True)):
         problem = sliding_block(0.01, ratio * 2.0 / 0.01, v)

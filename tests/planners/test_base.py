@@ -97,7 +97,7 @@ def test_the_goal_of_a_standing_machine_is_the_pose_over_its_feet(x, y, yaw, off
 
 
 def swaying(phase, base, touchdown=(0.2, 0.7, 0.7, 0.2), duty=0.4, period=0.3):
-    """The sway of four feet half a metre apart, to one side and the other, at 1 m/s."""
+    """Return the sway of a base under the command (1, 0.5) m/s, with two feet on each side at half a metre."""
     arms = np.array([0.5, -0.5, 0.5, -0.5])
     push = Push(
         acceleration=9.81 / 4 * np.stack((np.zeros(4), -arms, np.ones(4), arms, arms)),

@@ -24,7 +24,7 @@ class Stand:
 
 
 class StandingLoop:
-    """A machine on point feet whose joints have the planned angles, but for the constant errors of their encoders."""
+    """A machine on point feet, whose joints have the planned angles minus the constant errors of their encoders."""
 
     def __init__(self, name, bias):
         self.m = machine(name, points=True)
@@ -42,7 +42,7 @@ class StandingLoop:
         return np.array([self.data.oMf[f].act(o) for f, o in zip(frames, offsets, strict=True)])
 
     def period(self):
-        """One tick of the planner; then the base is where the feet, which stay where they are, put it."""
+        """Plan a tick, and move the base: the feet stay in place, and the joints have the planned angles."""
         m, self.t = self.m, self.t + PERIOD
         seen = m.standing(self.planner.height)
         seen.q[:7] = self.base
@@ -53,7 +53,7 @@ class StandingLoop:
         self.base = pin.SE3ToXYZQUAT(pin.SE3(R, self.anchors.mean(0) - R @ feet.mean(0)))
 
     def memory(self):
-        """What the planner carries from tick to tick, and the pose of the base."""
+        """Return the arrays that the planner keeps from tick to tick, and the pose of the base."""
         base = self.planner.base
         return [base.pose, base.twist, base.rate, base.goal, self.base]
 

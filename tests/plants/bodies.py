@@ -27,7 +27,7 @@ def box(mu: float, *, slope: float = 0.0, dt: float = 1e-3, model: ContactModel 
 
 
 def box_at_rest(slope: float = 0.0) -> State:
-    """Return the state of the box with its lower face on that plane."""
+    """Return the state of the box with its lower face on a plane that falls by `slope` rad."""
     half = 0.5 * slope
     normal = np.array([np.sin(slope), 0.0, np.cos(slope)])
     q = np.concatenate((HALF[2] * normal, [0.0, np.sin(half), 0.0, np.cos(half)]))

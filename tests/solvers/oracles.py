@@ -42,7 +42,7 @@ def standing_feet(rng: np.random.Generator, n: int, tilt: float = 0.0) -> tuple[
 
 
 def body_velocity(rng: np.random.Generator, speed: float = 0.1) -> Array:
-    """Return the whitened velocity of that body, moving at random and falling."""
+    """Return the whitened velocity of the body of `standing_feet`: random motion and a fall at `speed`."""
     v = speed * np.r_[rng.normal(size=3), rng.normal(size=3)] - np.r_[0.0, 0.0, speed, 0.0, 0.0, 0.0]
     return v * np.r_[[2.5**0.5] * 3, 0.02**0.5, 0.04**0.5, 0.05**0.5]
 

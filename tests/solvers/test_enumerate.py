@@ -14,10 +14,7 @@ from tests.solvers.oracles import all_lcp_bases, coulomb_lcp
 
 
 def assert_coulomb(problem, y):
-    """Check no penetration, pyramid, complementarity and maximal dissipation along the pyramid.
-
-    Modes differ by 1e-9.
-    """
+    """Check to 1e-9: no penetration, the friction pyramid, complementarity, maximal dissipation on the pyramid."""
     n = problem.mu.size
     v = problem.V @ y + problem.v0
     f_n, f_s, f_t = y[:n], y[n : 2 * n], y[2 * n :]

@@ -163,7 +163,12 @@ def by_clarabel(program: Program):
 
 
 def compared(robot, seed, trunk, foot, stances):
-    """How far our solution of a random program is from its rows and above Clarabel's objective; None without one."""
+    """Solve a random program and compare with Clarabel.
+
+    Returns:
+        The largest violation of the program's rows, and the relative excess of the objective over Clarabel's. None if
+        there is no solution.
+    """
     rng = np.random.default_rng(seed)
     of = moving(rng, robot, speed=0.3)
     listed = [

@@ -131,7 +131,7 @@ def test_a_motion_that_obeys_the_rows_follows_the_reference():
 
 
 def relative(of: Moving, q, v, frame: str, base: str):
-    """Return the pose of a frame in another one, and its v and ω there in the other's axes, shape (6,)."""
+    """Return the pose of `frame` in `base`, and its velocity relative to `base`, axes of `base`, shape (6,)."""
     model, data = of.system.model, of.system.model.createData()
     pin.forwardKinematics(model, data, q, v)
     pin.updateFramePlacements(model, data)
