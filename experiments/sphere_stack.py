@@ -20,6 +20,7 @@ from idcontrol.dynamics.bodies import BodyState, Surface, solid
 from idcontrol.experiments.case import GRAVITY, Case, Progress, chosen, exponent, step_ends
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
 from idcontrol.models import constraint, sap
+from idcontrol.models.constraint.sparse import solve_sparse
 from idcontrol.models.sparse import SparseProblem, SparseSolution
 from idcontrol.plants.bodies import BodyModel, FreeBodies, dense
 from idcontrol.types import Array, Status
@@ -85,7 +86,7 @@ def _constraint(config: Config) -> BodyModel:
     whole = dense(constraint.solve)
 
     def solve(problem: SparseProblem, contacts: BodyContacts) -> SparseSolution:
-        solution = constraint.solve_sparse(problem)
+        solution = solve_sparse(problem)
         return whole(problem, contacts) if solution is None else solution
 
     return solve

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import coal
 import numpy as np
-from scipy.spatial import ConvexHull, QhullError
 
 from idcontrol.errors import InputError
 from idcontrol.types import Array, Integers
@@ -163,6 +162,8 @@ def _cylinder(radius: float, half_length: float) -> Shape:
 
 def _hull(points: Array, name: str) -> Shape:
     """Return corners and faces of the convex hull; triangles in one plane are one face."""
+    from scipy.spatial import ConvexHull, QhullError  # imported late, as most robots have no meshes in contact
+
     try:
         hull = ConvexHull(points)
     except (QhullError, ValueError):

@@ -7,7 +7,6 @@ Lemke's method may end on a ray although a solution exists. The search is branch
 from __future__ import annotations
 
 import numpy as np
-from scipy.sparse.csgraph import connected_components
 
 from idcontrol.kernels.arena import HEAP
 from idcontrol.solvers.enumerate import NearestProblem, nearest_kernel
@@ -21,9 +20,13 @@ def islands(V: Array) -> list[Integers]:
         V: Contact velocities per impulse, shape (3n, 3n), exactly zero between contacts that do not act on each other.
     """
     n = V.shape[0] // 3
-    coupled = (V != 0.0).reshape(3, n, 3, n).any(axis=(0, 2))
-    count, label = connected_components(coupled, directed=False)
-    return sorted((np.flatnonzero(label == k) for k in range(count)), key=lambda members: members.size)
+    coupled = (V != 0.0).reshape(3, n, 3, n).any(axis=(0, 2)) | np.eye(n, dtype=bool)
+    lowest, label = np.arange(n), np.full(n, -1)
+    while (lowest != label).any():  # the lowest contact of an island spreads to its neighbours, and theirs
+        label = lowest
+        lowest = np.where(coupled, label, n).min(axis=1)
+        lowest = lowest[lowest]
+    return sorted((np.flatnonzero(label == k) for k in np.unique(label)), key=lambda members: members.size)
 
 
 def find_solution(V: Array, v0: Array, mu: Array, *, max_nodes: int = 10000) -> tuple[Array | None, bool, int]:

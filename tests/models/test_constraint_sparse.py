@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from idcontrol.models import constraint
+from idcontrol.models.constraint.sparse import solve_sparse
 from idcontrol.types import Status
 from tests.models.test_constraint import laws_missed
 from tests.models.test_sap_sparse import dense, flat, random_problem
@@ -22,7 +23,7 @@ def test_without_friction_sparse_and_dense_find_the_same_motion_and_impulses():
     solved = 0
     for seed in range(20):
         problem = springs(seed, mu=0.0)
-        ours, whole = constraint.solve_sparse(problem), constraint.solve(dense(problem))
+        ours, whole = solve_sparse(problem), constraint.solve(dense(problem))
         assert ours is not None
         assert ours.status is Status.SOLVED
         if whole.status is not Status.SOLVED:
@@ -44,7 +45,7 @@ def test_with_friction_answers_obey_the_law_of_the_dense_problem(mu):
     answered = 0
     for seed in range(60):
         problem = springs(seed, n=3, mu=mu)
-        sparse = constraint.solve_sparse(problem)
+        sparse = solve_sparse(problem)
         if sparse is not None:
             answered += 1
             # stiff dampers lose ten digits of the motion that they stop
@@ -54,8 +55,8 @@ def test_with_friction_answers_obey_the_law_of_the_dense_problem(mu):
 
 def test_sliding_or_rigid_contacts_go_to_the_dense_solver():
     problem = springs(3)
-    pressing = constraint.solve_sparse(problem).impulses[:, 0] > 0.0
+    pressing = solve_sparse(problem).impulses[:, 0] > 0.0
     assert pressing.any()
-    assert constraint.solve_sparse(replace(problem, mu=np.full(5, 1e-3))) is None
-    assert constraint.solve_sparse(replace(problem, mu=np.full(5, np.inf))) is None
-    assert constraint.solve_sparse(replace(problem, stiffness=np.full(5, np.inf))) is None
+    assert solve_sparse(replace(problem, mu=np.full(5, 1e-3))) is None
+    assert solve_sparse(replace(problem, mu=np.full(5, np.inf))) is None
+    assert solve_sparse(replace(problem, stiffness=np.full(5, np.inf))) is None

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
-from scipy.optimize import linprog
 
 from idcontrol.controllers.gradient.equations import (
     RANK,
@@ -349,6 +348,8 @@ def smallest_multiplier(J: Array, cone: Integers, mu: Array, at: Optimum) -> flo
     rows = np.vstack((normals @ pull @ ways, motors[:, None] * ways[k:]))
     rest = np.concatenate((through, motors * at.multipliers[k:] / at.scale))
     slack = np.concatenate((np.ones(through.size), np.zeros(motors.size)))
+    from scipy.optimize import linprog  # imported late: SciPy would make every start a quarter longer
+
     largest = linprog(
         np.r_[np.zeros(ways.shape[1]), -1.0], np.c_[-rows, slack], rest, bounds=[(None, None)] * (ways.shape[1] + 1)
     )

@@ -2,7 +2,7 @@
 
 `solver` holds the contact model, `sparse` the model of many bodies, `unilateral` the problem without friction. `laws`
 holds the stiffness of springs, spheres and elastic foundations, and rows for joint limits and bilateral springs
-(math.md, section 11).
+(math.md, section 11). This package does not import `sparse`, whose parts of SciPy would delay every start by a tenth.
 
 Source: Drumwright 2019, "An unconditionally stable first-order constraint solver for multibody systems".
 """
@@ -22,7 +22,6 @@ from idcontrol.models.constraint.laws import (
     springs,
 )
 from idcontrol.models.constraint.solver import solve
-from idcontrol.models.constraint.sparse import solve_sparse
 
 __all__ = [
     "DAMPING",
@@ -36,7 +35,6 @@ __all__ = [
     "recovering_slowly",
     "solve",
     "solve_nearly_rigid",
-    "solve_sparse",
     "spring_rows",
     "springs",
 ]
