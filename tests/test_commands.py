@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+import shutil
 import subprocess
 import webbrowser
 from collections.abc import Iterator, Sequence
@@ -103,8 +104,11 @@ def do(words: Sequence[str]) -> None:
 def folder(tmp_path, monkeypatch):
     """A reader's folder: the examples of the checkout, and the files that a page asks the reader to write."""
     monkeypatch.chdir(tmp_path)
-    for name in ("experiments", "robots"):
-        Path(name).symlink_to(ROOT / name)
+    Path("robots").symlink_to(ROOT / "robots")
+    # a copy, as a page writes the header of the wire among the examples
+    shutil.copytree(
+        ROOT / "experiments" / "examples", "experiments/examples", ignore=shutil.ignore_patterns("__pycache__")
+    )
     law = (ROOT / "experiments" / "examples" / "pd.py").read_text(encoding="utf-8")
     Path("mine.py").write_text(law.replace("JointPd", "Mine"), encoding="utf-8")
     (late,) = (text for page, text in blocks("python") if page == "howto/plant.md" and "class Late" in text)

@@ -75,8 +75,8 @@ def output(words: list[str]) -> str:
 
 
 def test_a_comparison_runs_the_installed_package(folder):
-    result = json.loads(output([*COMMAND, "compare", "drift", "--controllers", "pid", "--seeds", "2", "--json"]))
-    assert [row["reason"] for row in result["rows"]] == [None, None]
+    result = json.loads(output([*COMMAND, "compare", "drift", "--controllers", "pid", "--seeds", "1", "--json"]))
+    assert [row["reason"] for row in result["rows"]] == [None]
 
 
 @pytest.mark.slow

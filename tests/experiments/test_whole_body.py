@@ -78,7 +78,7 @@ def test_trunk_is_the_base_and_the_torso_that_carries_the_arms(robot, links):
     assert {"talos": "torso_2_link", "g1": "torso_link"}.get(robot, frames[0]) == frames[-1]
 
 
-@pytest.mark.parametrize("touch_s", one_fast((0.75, 0.9, 0.95), 0.75, 0.95))
+@pytest.mark.parametrize("touch_s", one_fast((0.75, 0.9, 0.95), 0.95))
 def test_foot_stands_from_the_tick_in_which_its_force_is_sensed(touch_s):
     """Early, on time and late; a force just after lift-off comes from a foot that grazes the ground."""
     robot = robots.load("talos")

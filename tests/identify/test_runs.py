@@ -22,7 +22,9 @@ def trot(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return idc.run("trot", duration=1.0, out=tmp_path_factory.mktemp("trot"))
 
 
-@pytest.mark.parametrize("slip_rad", [0.0, 0.02], ids=["without slip", "with slip"])
+@pytest.mark.parametrize(
+    "slip_rad", [pytest.param(0.0, marks=pytest.mark.slow), 0.02], ids=["without slip", "with slip"]
+)
 def test_standing_feet_tell_encoder_offsets(slip_rad: float) -> None:
     robot = robots.load("go1")
     log, system = log_from("sway", synthetic.standing_log(robot, 4.0), robot), robot.system()

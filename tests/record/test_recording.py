@@ -337,6 +337,7 @@ JSON = st.recursive(
 )
 
 
+@settings(max_examples=15)  # drawing nested data takes long
 @given(JSON)
 def test_jsonable_data_is_strict_json(value):
     assert json.loads(json.dumps(jsonable(value), allow_nan=False)) == jsonable(value)
