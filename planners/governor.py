@@ -304,7 +304,7 @@ def govern(
 def _most_share(
     least: float, swing_s: float, ratio: float, height: float, load: float, strain: Array
 ) -> float:  # pragma: no cover - compiled
-    """Return the largest share of a command, at least `least`, that a stride allows."""
+    """Return the largest share of a command, at least `least`, that a stride allows; arguments as for `_fits`."""
     most = 1.0
     if _fits(most, swing_s, ratio, height, load, strain):
         return most
@@ -399,7 +399,7 @@ def _in_the_air(dt: float, timing: Timing) -> bool:  # pragma: no cover - compil
 
 @njit(cache=True, inner=True)
 def within_reach(x: float, y: float, reached: Array) -> float:  # pragma: no cover - compiled
-    """Return the largest share, up to 1, of a displacement (x, y) [m] that is within a foot's reach, shape (4,) [m]."""
+    """Return the largest share, up to 1, of a displacement (x, y) [m] within the reach `reached` (4,) of a foot [m]."""
     x /= reached[0 if x > 0.0 else 1]
     y /= reached[2 if y > 0.0 else 3]
     far = math.sqrt(x * x + y * y)

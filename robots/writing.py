@@ -26,7 +26,7 @@ def save(robot: Robot, file: Path, description: Description, inertias: Mapping[s
 
     Args:
         robot: The robot; its own files stay unchanged.
-        file: The new robot file; the URDF has its name and ``.urdf``.
+        file: The new robot file; the URDF has the same name with the suffix ``.urdf``.
         description: Content of the new robot file; its `urdf` is replaced.
         inertias: Inertia (`pinocchio.Inertia`) of each moving link with all links fixed to it, by name of the link.
 

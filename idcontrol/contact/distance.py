@@ -102,7 +102,7 @@ def measure(shapes: ShapeArrays, placed: Placed, pairs: Pairs, arena: Arena) -> 
 
     Args:
         shapes: All shapes.
-        placed: Their placement.
+        placed: Placement of the shapes.
         pairs: Pairs of shapes.
         arena: Memory for one pair; its contents are lost.
     """

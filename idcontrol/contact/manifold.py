@@ -230,7 +230,7 @@ def ground_contacts(shapes: ShapeArrays, placed: Placed, ground: Ground, margin:
 
     Args:
         shapes: All shapes.
-        placed: Their placement.
+        placed: Placement of the shapes.
         ground: The ground.
         margin: Largest gap of each shape, shape (g,) [m].
         points: Overwritten from the first entry on, with identities; it must have room for ``ground.first[-1]``
@@ -312,7 +312,7 @@ def pair_contacts(shapes: ShapeArrays, placed: Placed, pairs: Pairs, points: Poi
 
     Args:
         shapes: All shapes.
-        placed: Their placement.
+        placed: Placement of the shapes.
         pairs: Pairs with their distances.
         points: Overwritten from entry `first` on, except identities; it must have room for `MAX_POINTS` per pair.
         first: The number of existing contacts in `points`.

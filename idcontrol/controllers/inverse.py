@@ -280,7 +280,10 @@ class InverseDynamics:
         return self._assemble(self._look())
 
     def _look(self, t: float | None = None) -> Contacts:
-        """Compute multibody terms and contacts at the accepted state; `t` is the time of a new step [s], or None."""
+        """Compute multibody terms and contacts at the accepted state.
+
+        `t` is the time of a new step [s]. With None, the estimates of friction and load are used but not updated.
+        """
         inputs = self._intake.inputs
         self._system.update(inputs.q, inputs.v)
         if self._system.actuators is not None:

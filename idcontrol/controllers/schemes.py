@@ -234,7 +234,7 @@ def nearest_problem(p: AssembledStep, f: Array, impulse: Array, arena: Arena) ->
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def nearest(p: AssembledStep, f: Array, impulse: Array, arena: Arena) -> tuple[float, float]:
-    """Overwrite f, a solution of the friction LCP, with the solution whose torque is closest to the last one.
+    """Overwrite f, a solution of the friction LCP, with the solution whose torque is closest to the last torque.
 
     If this solution violates the law by rounding, f is unchanged.
 

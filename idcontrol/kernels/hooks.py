@@ -13,9 +13,9 @@
 | `CallType` | numbers in calls are no literals | 5 %; calls from Python never wait for the compiler in a loop |
 | `cache` | files have a digest, and are invalid once any source of the function changes | no wrong torques |
 
-The benefits were measured with Numba 0.68 on two cores, by switching off one hook at a time. A benefit without a noun
-is a share of the processor time of compiling 30 kernels (terms and contacts of solo12); in the row "loops", of a first
-trot. The time of a control step is the median over a trot.
+The benefits were measured with Numba 0.68 on two cores, by switching off one hook at a time. Percentages without a
+quantity are shares of the processor time of compiling 30 kernels (terms and contacts of solo12); in the row "loops",
+of compiling in a first trot. The time of a control step is the median over a trot.
 
 All hooks act on functions of this package only, within `compiling`, while this thread holds Numba's compiler lock. With
 ``IDCONTROL_PLAIN_NUMBA=1`` there are no hooks, and everything runs on plain ``numba.njit(cache=True)``, with the same

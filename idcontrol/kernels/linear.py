@@ -20,7 +20,8 @@ AnyArray: TypeAlias = Array | Integers | Booleans
 def assign(out: AnyArray, values: AnyArray) -> None:  # pragma: no cover - compiled
     """Write values (n,) into the first n entries of out.
 
-    ``out[:] = values`` would first check for overlap, which is ten times the code, compiled again into every caller.
+    ``out[:] = values`` would first check whether both arrays overlap. This check takes ten times as much code, which is
+    compiled anew into every caller.
     """
     for i in range(values.shape[0]):
         out[i] = values[i]

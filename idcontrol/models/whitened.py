@@ -430,8 +430,9 @@ def outcomes(
         lifts: True if contacts with an impulse may open, as sliding contacts do in convex models.
 
     Returns:
-        Contacts that open, shape (n,); contacts that press, or approach without an impulse, shape (n,); and the speed
-        of held rows, relative to their units: 0 for rounding, inf if a contact that is not excluded approaches.
+        Contacts that open, shape (n,); contacts that press, or approach without an impulse, shape (n,); and the largest
+        speed of a held row, relative to the row's reference speed: 0 for rounding, inf if a contact that is not
+        excluded approaches.
     """
     rows = (whitened.rho, whitened.c, whitened.roundoff)
     independent: tuple[Booleans, Booleans, float] = outcomes_kernel(

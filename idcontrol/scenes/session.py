@@ -162,7 +162,7 @@ class WalkSession:
         return layout(self._scene, self.planner().planner)
 
     def _make_rise(self) -> Rise | None:
-        """Return the motion between lying and standing, if there is one."""
+        """Return the motion between lying and standing; None if the robot does not lie (`WalkSession.lying`)."""
         config, robot = self._scene.config, self._scene.robot
         lying = robot.description.lying
         if (

@@ -360,7 +360,9 @@ def _require_fit(config: WholeBodyConfig) -> None:
 
 
 def _at_wall(config: WholeBodyConfig, farther_m: float = 0.0) -> robots.Robot:
-    """Return the robot in front of a wall, `farther_m` [m] behind the configured one; without a wall the robot alone.
+    """Return the robot in front of its wall, which is `farther_m` [m] behind the configured wall.
+
+    Without a configured wall, the robot is returned alone.
 
     Raises:
         UnknownName: The robot does not exist, or has no hand on the frame of `reach`.

@@ -226,7 +226,7 @@ def _take_in(
         count: Number of active rows.
         row: The row to add.
         violation: Distance by which the row misses its demand.
-        same: A row that depends on the active rows agrees with them up to this violation.
+        same: Largest violation at which a row that depends on the active rows counts as consistent with them.
         loss: Result, shape (k,): coefficients of the active rows, even if the row contradicts them.
 
     Returns:

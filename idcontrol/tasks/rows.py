@@ -51,8 +51,8 @@ class Targets(NamedTuple):
         axes: Axes of a frame's errors, velocities, gains and weights, shape (k,); with `WORLD`, axes of errors, gains
             and weights are as in `LOCAL_WORLD_ALIGNED`.
         joint: Joint that carries the frame, shape (k,).
-        offset: Origin of the frame in its joint, shape (k, 3) [m]; of a centre of mass (0, 0, z) with the height z of a
-            pendulum, or zero.
+        offset: Origin of the frame in its joint, shape (k, 3) [m]. For a task on the centre of mass, (0, 0, z) with the
+            height z of its pendulum, 0 without a pendulum.
         turn: Axes of the frame in its joint (columns), shape (k, 3, 3).
         base: Joint that carries the frame of reference, shape (k,); -1 is the world.
         base_offset: Origin of the frame of reference in its joint, shape (k, 3) [m].

@@ -64,7 +64,7 @@ class _Placed(NamedTuple):
         R: Axes (columns), shape (3, 3).
         point: Derivative of p, shape (3, m).
         turns: Derivative of the orientation, shape (3, m).
-        column: Derivative of the columns of the body's Jacobian, shape (6, m, m).
+        column: Derivative of the Jacobian of the body that carries the frame, shape (6, m, m).
     """
 
     moves: Booleans

@@ -282,7 +282,7 @@ def _solution(
     Args:
         site: The robot and its contacts.
         program: The program.
-        equations: Its equations.
+        equations: Equations of the program.
         body: The robot at the accelerations of the program.
         change: Derivative of ``M a + c`` at constant a, shape (m, P).
         miss: Derivative of ``y - A a`` at constant a, shape (p, P).

@@ -66,7 +66,7 @@ def parts(first: int, mu: float, mu_marble: float, table: tuple[Array, Array]) -
     """Return the table and the parts of all bodies.
 
     Args:
-        first: Tree of the first body.
+        first: Number of the first body's tree in the plant.
         mu: Friction of jar, lid, bowl and table.
         mu_marble: Friction of marbles.
         table: Lowest and highest corner of the table, shapes (3,) [m].
