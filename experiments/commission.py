@@ -141,9 +141,12 @@ def judge_signs(run: Run, system: System) -> list[Check]:
             if taken == worst
             else f"{names[taken]} moved instead; check the order of joints"
         )
-    else:
+    elif NAMES[Fault.ASTRAY] in _fault(run):
         away = np.abs(q - run.arrays["q_des"][working(run.arrays)])[-1:]
         note = f"{names[int(away.sum(axis=0).argmax())]} ran away; check sign and order of its drive"
+    else:
+        metrics = run.metrics or {}
+        note = f"the run ended early: {metrics.get('error') or metrics.get('ended')}"
     worst_own = np.nan if not reached[worst] else float(own[np.argmax(np.abs(own - 2.0))])
     return [
         Check("joints tested", int(reached.sum()), len(names), len(names), note),
@@ -159,9 +162,10 @@ def judge_estop(run: Run, system: System) -> list[Check]:
     """Measure how soon after the emergency stop the machine no longer runs."""
     faults, mode = run.arrays["faults"].astype(np.int64), run.arrays["machine_mode"]
     begun = np.flatnonzero(faults & int(STOPS))
-    after = np.flatnonzero(mode[begun[0] :] != Mode.RUNNING) if begun.size else np.zeros(0)
     names = {NAMES[fault] for fault in STOPS}
-    ended = set(str((run.metrics or {}).get("fault")).split(", ")) & names
+    ended = set(_fault(run).split(", ")) & names
+    # a run that ended in order also ends with a machine that no longer runs, which says nothing about the switch
+    after = np.flatnonzero(mode[begun[0] :] != Mode.RUNNING) if begun.size and ended else np.zeros(0)
     return [
         Check("ended by the emergency stop", float(bool(ended)), 1.0, 1.0, f"no fault of {', '.join(sorted(names))}"),
         Check("machine runs on [ms]", 1e3 * _period(run) * after[0] if after.size else np.nan, 0.0, 20.0,
@@ -239,6 +243,11 @@ def _torque_share(run: Run, system: System) -> float:
 def _largest(values: Array) -> float:
     """Return the largest value; NaN without values."""
     return float(values.max()) if values.size else np.nan
+
+
+def _fault(run: Run) -> str:
+    """Return the names of the faults that ended a run, separated by commas; "" without a fault."""
+    return str((run.metrics or {}).get("fault") or "")
 
 
 def _no_fault(run: Run) -> Check:

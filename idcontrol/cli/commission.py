@@ -48,11 +48,14 @@ def command(
     if peer is not None and not sys.stdin.isatty():
         raise InputError(f"the machine at {peer} moves only after you type 'arm': run at a terminal")
     robot, done = robots.load(name), []
+    chosen = [step for step in STEPS if not only or step.name in only]
+    for step in chosen:
+        _require_free(step, robot, settings)
     if out is None:
         out = fresh_folder("runs", f"commission-{robot.name}")
     else:
         claim(out)
-    for step in (each for each in STEPS if not only or each.name in only):
+    for step in chosen:
         checks = _take(step, name, robot, peer, settings, out / step.name)
         missed = [check for check in checks if not check.passed]
         done.append({"step": step.name, "passed": not missed, "checks": [_plain(check) for check in checks]})
@@ -65,6 +68,26 @@ def command(
     if not missed:
         return DONE
     return say(f"step {step.name}: {missed[0].what}: {missed[0].note}; its record is {out / step.name}", TASK_FAILED)
+
+
+def _require_free(step: Step, robot: Robot, settings: tuple[str, ...]) -> None:
+    """Refuse settings of the operator that the step sets itself.
+
+    Raises:
+        InputError: A setting would change the power, the duration or another fixed setting of the step.
+    """
+    from idcontrol.config.configuration import parse_setting, without_unit
+    from idcontrol.experiments.commission import settings_of
+
+    for key, _ in map(parse_setting, settings):
+        of_loop, inner = key.startswith("loop."), key.removeprefix("loop.")
+        for name, value in settings_of(step, robot.system()).items():
+            own = name.removeprefix("loop.")
+            spellings = (f".{own}", f".{without_unit(own)}")
+            if name.startswith("loop.") == of_loop and (
+                any(each.endswith(f".{inner}") for each in spellings) or own.startswith(f"{inner}.")
+            ):
+                raise InputError(f"--set {key}: the step {step.name} always has {name}={value}; leave {key} out")
 
 
 def _take(step: Step, name: str, robot: Robot, peer: str | None, settings: tuple[str, ...], out: Path) -> list[Check]:
@@ -87,8 +110,8 @@ def _take(step: Step, name: str, robot: Robot, peer: str | None, settings: tuple
     drive("trot", request, (*chosen, *settings), out, None)
     checks = step.judge(load(out), system)
     if peer is not None and step.name == "signs":
-        seen = click.confirm("Did every joint move as printed?", err=True)
-        checks.append(Check("seen by the operator", float(seen), 1.0, 1.0, "correct turned and joints of its order"))
+        seen = click.confirm("Did every printed foot move, in this order and direction?", err=True)
+        checks.append(Check("seen by the operator", float(seen), 1.0, 1.0, "correct turned and joints of the order"))
     return checks
 
 

@@ -101,7 +101,7 @@ def drive(
         Stopped: A signal ended the loop before anything moved.
         RunFault: An error that the input did not cause.
     """
-    from idcontrol.config.configuration import build, parse_setting
+    from idcontrol.config.configuration import build, keys, parse_setting
     from idcontrol.kernels.compiling import announced
     from idcontrol.loop.launch import LoopSettings, run
     from idcontrol.loop.stop import Interrupted
@@ -115,7 +115,8 @@ def drive(
     own |= {name: request[name] for name in CONNECTION if request[name] is not None}
     if own.get("peer") is not None:
         own.setdefault("transport", "shared" if "/" in str(own["peer"]) else "udp")
-    how = build(LoopSettings(), own, {name: f"--{name}" for name in CONNECTION})
+    spelling = {key: f"loop.{key}" for key in keys(LoopSettings())} | {name: f"--{name}" for name in CONNECTION}
+    how = build(LoopSettings(), own, spelling)
     start = entries[experiment].load().presets["default"]
     of_run = {name: value for name, value in request.items() if name not in CONNECTION}
     config = options.configure(start, f"the loop {experiment}", of_run, parsed)

@@ -22,7 +22,7 @@ from idcontrol.identify.inertia import SIZE
 from idcontrol.identify.logs import Log
 from idcontrol.plants.parts import STICK_RAD_S
 from idcontrol.robots import Robot
-from idcontrol.types import Array
+from idcontrol.types import Array, Booleans
 
 BLOCK_S: Final = 0.04
 """Length of a block [s]."""
@@ -48,11 +48,14 @@ class Blocks(NamedTuple):
         b: Generalized forces of measured wrenches, shape (n, m) [N, N m].
         U: Columns of the unknowns, shape (n, m, u): components of wrenches that were not measured, and torques of
             joints whose torque is unknown or that are at rest. Columns of known components and torques are zero.
+        reverses: True for the row of a joint whose velocity changes its sign in the block, shape (n, m). Its friction
+            is less certain, because it changes its sign between two ticks.
     """
 
     A: Array
     b: Array
     U: Array
+    reverses: Booleans
 
 
 class Mounting(NamedTuple):
@@ -93,11 +96,13 @@ def blocks(log: Log, robot: Robot, system: System) -> Blocks:
     width = sum(place.size for place in places)
     A, b = np.zeros((len(chosen), m, inertial + len(DRIVE) * a)), np.zeros((len(chosen), m))
     U = np.zeros((len(chosen), m, width + a))
-    data, joints = model.createData(), np.arange(a)
+    data, joints, reverses = model.createData(), np.arange(a), np.zeros((len(chosen), m), dtype=np.bool_)
     ends = np.cumsum([place.size for place in places]).tolist()
     for n, (first, last) in enumerate(chosen):
         touched, span = log.touching[first:last].any(axis=0), slice(first, last)
         known = np.isfinite(log.tau[span]).all(axis=0)
+        forward = log.v[first : last + 1, dof] > 0.0
+        reverses[n, dof] = forward.any(axis=0) & ~forward.all(axis=0)
         measured = ~np.isnan(log.wrench[span].sum(axis=0))
         share = np.hanning(last - first + 2)[1:-1]
         for k, part in zip(range(first, last), share / share.sum(), strict=True):
@@ -108,7 +113,8 @@ def blocks(log: Log, robot: Robot, system: System) -> Blocks:
             Y = pin.computeJointTorqueRegressor(model, data, q, v, acceleration)
             A[n, :, :inertial] += part * Y
             speed = v[dof]
-            sign = np.clip(speed / STICK_RAD_S, -1.0, 1.0)
+            # mean sign of a velocity that changes linearly
+            sign = 2.0 * speed / np.maximum(np.abs(log.v[k, dof]) + np.abs(log.v[k + 1, dof]), 2.0 * STICK_RAD_S)
             for i, column in enumerate((acceleration[dof], speed, sign, np.where(known, -log.tau[k], 0.0))):
                 A[n, dof, inertial + i * a + joints] += part * column
             U[n, dof, width + joints] += part * (~known | (np.abs(speed) < REST_RAD_S))
@@ -120,7 +126,7 @@ def blocks(log: Log, robot: Robot, system: System) -> Blocks:
                 b[n] += J[use].T @ log.wrench[k, foot, : len(J)][use]
                 U[n, :, ends[foot] - len(J) : ends[foot]] += np.where(use, 0.0, J.T)
     U[:, :, width:] = np.where(U[:, :, width:] > 0.5, 1.0, 0.0)
-    return Blocks(A, b, U)
+    return Blocks(A, b, U, reverses)
 
 
 def _windows(log: Log) -> list[tuple[int, int]]:

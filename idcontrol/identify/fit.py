@@ -6,7 +6,7 @@ With coordinates z of the parameters around the prior z₀, the estimate minimiz
 
 where s is the scale of the drive in the row of a joint, and 1 in other rows. So errors are compared with the torque
 that the drive reports: otherwise a joint with small loads would seem to have no torque and no friction. The standard
-deviation σ of each row is its rms error in the previous fit.
+deviation σ of each row is its rms error in the previous fit, separately for blocks in which the joint reverses.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Fit(NamedTuple):
         theta: The parameters, shape (p,).
         covariance: Their covariance, shape (p, p).
         before: Their covariance in the prior, shape (p, p).
-        sigma: Standard deviation of each row of the equations, shape (m,) [N, N m].
+        sigma: Standard deviation of each row of the equations in blocks without a reversal, shape (m,) [N, N m].
     """
 
     theta: Array
@@ -80,19 +80,17 @@ class Rows(NamedTuple):
     Attributes:
         gram: Products of coefficients and right side ``(A, -b)`` of each row, shape (m, p + 1, p + 1); the unknowns are
             eliminated.
-        counts: Number of equations of each row that remain after this elimination, shape (m,).
         scale: Index of the parameter that is the scale of a joint's row, and -1 for other rows, shape (m,).
     """
 
     gram: Array
-    counts: Array
     scale: Integers
 
 
 def misfits(blocks: Blocks, sigma: Array, theta: Array) -> Array:
-    """Return the residuals (n, m) of the equations at the best unknowns, relative to `sigma` (m,)."""
+    """Return the residuals (n, m) of the equations at the best unknowns, relative to `sigma`, (m,) or (n, m)."""
     errors = (blocks.A @ theta - blocks.b) / sigma
-    return np.einsum("nij,nj->ni", _known(blocks.U / sigma[:, None]), errors)
+    return np.einsum("nij,nj->ni", _known(blocks.U / sigma[..., None]), errors)
 
 
 def _known(unknowns: Array) -> Array:
@@ -102,12 +100,16 @@ def _known(unknowns: Array) -> Array:
     return np.eye(unknowns.shape[1]) - used @ np.swapaxes(used, 1, 2)
 
 
-def _rows(blocks: Blocks, sigma: Array, scale: Integers) -> Rows:
-    """Return the sums of the equations `blocks`, weighted by `sigma`, shape (m,)."""
-    known = _known(blocks.U / sigma[:, None])
-    right = np.concatenate((blocks.A, -blocks.b[:, :, None]), axis=2) / sigma[:, None]
-    each = np.swapaxes(known @ right, 0, 1)
-    return Rows(np.swapaxes(each, 1, 2) @ each, np.einsum("nii->i", known), scale)
+def _projected(blocks: Blocks, sigma: Array) -> tuple[Array, Array]:
+    """Eliminate the unknowns from the equations, weighted by their standard deviations `sigma`, shape (n, m).
+
+    Returns:
+        The coefficients and right sides ``(A, -b)``, shape (n, m, p + 1), and how much of each equation remains, 0 to
+        1, shape (n, m).
+    """
+    known = _known(blocks.U / sigma[..., None])
+    right = np.concatenate((blocks.A, -blocks.b[:, :, None]), axis=2) / sigma[..., None]
+    return known @ right, np.einsum("nii->ni", known)
 
 
 def fit(blocks: Blocks, prior: Prior, system: System) -> Fit:
@@ -116,14 +118,19 @@ def fit(blocks: Blocks, prior: Prior, system: System) -> Fit:
     scale = np.full(system.n_velocities, -1)
     scale[system.order[system.n_unactuated :]] = np.arange(p - a, p)
     rms = rms_of(blocks, prior, system)
-    sigma = COARSE * rms
+    kinds = np.stack((~blocks.reverses, blocks.reverses))
+    sigma = np.tile(COARSE * rms, (2, 1))  # of blocks without and with a reversal
     for _ in range(PASSES):
-        rows, old = _rows(blocks, sigma, scale), sigma
+        old = sigma
+        each, share = _projected(blocks, np.where(blocks.reverses, old[1], old[0]))
+        of_row = np.swapaxes(each, 0, 1)
+        rows = Rows(np.swapaxes(of_row, 1, 2) @ of_row, scale)
         z = _descend(rows, prior, z)
         theta, _ = prior.parameters(z)
-        ratio = np.sqrt(_squares(rows, theta) / np.maximum(rows.counts, 1.0))
-        sigma = np.where(rows.counts > FEW * len(blocks.b), np.maximum(sigma * ratio, EXACT * rms), sigma)
-    errors = misfits(blocks, old, theta)
+        errors = each @ np.append(theta, 1.0)
+        counts = (kinds * share).sum(axis=1)
+        ratio = np.sqrt((kinds * np.square(errors)).sum(axis=1) / np.maximum(counts, 1.0))
+        sigma = np.where(counts > FEW * len(blocks.b), np.maximum(old * ratio, EXACT * rms), old)
     whole = len(errors) // TOGETHER * TOGETHER
     sums = errors[:whole].reshape(-1, TOGETHER, errors.shape[1]).sum(axis=1)
     alike = max(1.0, float(np.square(sums).sum() / np.square(errors[:whole]).sum())) if whole else 1.0
@@ -135,14 +142,8 @@ def fit(blocks: Blocks, prior: Prior, system: System) -> Fit:
         theta=theta,
         covariance=slope[:, free] @ np.linalg.inv(H[np.ix_(free, free)]) @ slope[:, free].T,
         before=slope @ np.diag(spread**2) @ slope.T,
-        sigma=old,
+        sigma=old[0],
     )
-
-
-def _squares(rows: Rows, theta: Array) -> Array:
-    """Return the sum of squared errors of each row, relative to σ², shape (m,)."""
-    whole = np.append(theta, 1.0)
-    return np.maximum(rows.gram @ whole @ whole, 0.0)
 
 
 def _cost(rows: Rows, prior: Prior, z: Array, first: Array) -> tuple[float, Array, Array]:
@@ -157,7 +158,7 @@ def _cost(rows: Rows, prior: Prior, z: Array, first: Array) -> tuple[float, Arra
     theta, slope = prior.parameters(z)
     joints = np.flatnonzero(rows.scale >= 0)
     at = rows.scale[joints]
-    weight = np.ones(len(rows.counts))
+    weight = np.ones(len(rows.scale))
     weight[joints] = (first[at] / z[at]) ** 2
     whole = np.append(theta, 1.0)
     each = weight[:, None] * (rows.gram @ whole)

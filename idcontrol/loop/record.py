@@ -26,6 +26,7 @@ import numpy as np
 from idcontrol.config.configuration import jsonable
 from idcontrol.loop import machine
 from idcontrol.loop.clock import NS
+from idcontrol.loop.culprit import culprit
 from idcontrol.loop.jobs import RecordJob, decode
 from idcontrol.loop.life import Phase
 from idcontrol.loop.memory import attach
@@ -274,7 +275,7 @@ class Scribe:
             "end_speed_m_s": end_speed(recorded) if self._session.system.floats else None,
             "fault": ", ".join(NAMES[fault] for fault in Fault(ending.faults)) or None,
             "signal": ending.signal,
-            "error": ending.error or self._error(ending, arrays["compute_us"], dropped),
+            "error": ending.error or self._error(ending, recorded, arrays["compute_us"], dropped),
             **_times(arrays),
             "steal_s": ending.steal_s,
             "overruns": ending.overruns,
@@ -296,11 +297,12 @@ class Scribe:
         seen = np.hstack((arrays["q"][:, :7], arrays["v"][:, :6]))
         return estimate(truth["q"][row], truth["v"][row], seen)
 
-    def _error(self, ending: Ending, compute_us: Array, dropped: Array) -> str | None:
+    def _error(self, ending: Ending, recorded: Mapping[str, Array], compute_us: Array, dropped: Array) -> str | None:
         """Return one line about the fault that ended a loop without an exception; None without a fault.
 
         Args:
             ending: The end.
+            recorded: All channels of the record.
             compute_us: Computing times of the ticks in which the loop was running.
             dropped: Number of dropped datagrams for each `Drop`.
         """
@@ -309,7 +311,7 @@ class Scribe:
         if not ending.faults:
             return "the loop did not start: the machine was not ready within loop.policy.start_s"
         faults = Fault(ending.faults)
-        causes = [MEANINGS[fault] for fault in faults]
+        causes = [MEANINGS[fault] + self._culprit(fault, recorded) for fault in faults]
         if not len(compute_us):
             causes[0] = f"the loop did not start: {causes[0]}"
         if Fault.SILENT in faults and dropped.max() >= PATIENCE:
@@ -318,6 +320,17 @@ class Scribe:
             causes += [f"at the machine, {MEANINGS[fault]}" for fault in Fault(self._machine_ended_by)]
         slow = too_slow(compute_us, self._h) if Fault.OVERRUN in faults else None
         return "; ".join(causes if slow is None else [*causes, slow])
+
+    def _culprit(self, fault: Fault, recorded: Mapping[str, Array]) -> str:
+        """Return joint and value of a fault in parentheses; "" if the record does not show them."""
+        rows = np.flatnonzero(recorded["faults"].astype(np.int64) & fault)
+        # the torques of the tick that ended the run are already the brake's
+        rows = rows[recorded["mode"][rows] == Mode.RUNNING] if np.any(recorded["mode"][rows] == Mode.RUNNING) else rows
+        if not rows.size:
+            return ""
+        system, row = self._session.system, {name: values[rows[-1]] for name, values in recorded.items()}
+        said = culprit(fault, row, system.joint_positions(row["q"]), system.actuated_names)
+        return f" ({said})" if said else ""
 
 
 DROPPED: Final = {

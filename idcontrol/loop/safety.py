@@ -29,6 +29,7 @@ import msgspec
 import numpy as np
 
 from idcontrol.config.configuration import Duration, NotNegative, Positive
+from idcontrol.errors import InputError
 from idcontrol.kernels.jit import njit
 from idcontrol.loop.clock import NS
 from idcontrol.types import Array
@@ -292,6 +293,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     stop_button: Annotated[int, msgspec.Meta(ge=0, le=31)] = 0
     hot_c: Positive | None = None
     voltage_v: tuple[NotNegative, Positive] | None = None
+
+    def __post_init__(self) -> None:
+        if self.voltage_v is not None and not self.voltage_v[0] < self.voltage_v[1]:
+            raise InputError(f"voltage_v is {list(self.voltage_v)}: the first must be below the second")
 
     def late_ns(self, period_s: float) -> int:
         """Return the age [ns] above which the other side counts as silent, if it sends once per `period_s` [s]."""

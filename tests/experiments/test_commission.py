@@ -39,7 +39,7 @@ def signs():
     """Returns the record of a step `signs` at 100 Hz, in which joints move by `gains` (a, a) times their references."""
     system = robots.load("go1").system()
 
-    def make(gains=None, seconds=None):
+    def make(gains=None, seconds=None, fault="astray"):
         t = 0.01 * np.arange(100 * round(commission.settings_of(STEPS[0], system)["duration_s"]))
         offsets = np.array([commission.one_by_one(each, 12)[0] for each in t])
         q = np.tile(robots.load("go1").standing_state(system).q, (len(t), 1))
@@ -51,7 +51,8 @@ def signs():
             "mode": np.full(len(t), Mode.RUNNING),
             "phase": np.full(len(t), Phase.WORKING),
         }
-        ended = {"fault": None, "ended": "duration"} if seconds is None else {"fault": "astray", "ended": "fault"}
+        ended = {"fault": None, "ended": "duration"} if seconds is None else {"fault": fault, "ended": "fault"}
+        ended["error"] = f"{fault}: why"
         rows = slice(None, seconds and round(100 * seconds))
         return SimpleNamespace(
             arrays={name: values[rows] for name, values in arrays.items()}, config={"rate_hz": 100.0}, metrics=ended
@@ -86,6 +87,10 @@ def test_a_joint_that_ran_away_is_named(signs):
     assert missed[0].note.startswith("FL_calf_joint ran away")
 
 
+def test_a_step_cut_off_by_another_fault_blames_no_joint(signs):
+    assert signs(seconds=2.0, fault="hot")[0].note == "the run ended early: hot: why"
+
+
 @pytest.mark.parametrize(("ticks", "passed"), [(19, True), (21, False)])
 def test_a_machine_that_runs_on_after_the_emergency_stop_is_not_accepted(ticks, passed):
     mode = np.full(200, Mode.RUNNING)
@@ -97,7 +102,14 @@ def test_a_machine_that_runs_on_after_the_emergency_stop_is_not_accepted(ticks, 
     checks = judge_estop(run, None)
     assert [check.passed for check in checks] == [True, passed]
     run.metrics["fault"] = None
-    assert not judge_estop(run, None)[0].passed
+    assert not any(check.passed for check in judge_estop(run, None))
+
+
+@pytest.mark.parametrize("key", ["power", "duration", "loop.tracking", "hoist", "loop.policy.astray.tolerate"])
+def test_a_setting_that_a_step_fixes_is_refused(key, tmp_path, capsys):
+    assert cli.main(["commission", "go1", "--set", f"{key}=1", "--out", str(tmp_path / "day")]) == 2
+    assert f"--set {key}: the step signs always has" in capsys.readouterr().err
+    assert not (tmp_path / "day").exists()
 
 
 @pytest.mark.slow

@@ -1,0 +1,39 @@
+"""The joint and the value behind a fault, from the record of the tick in which it occurred."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from idcontrol.loop.safety import Fault
+from idcontrol.types import Array
+
+
+def culprit(fault: Fault, row: Mapping[str, Array], positions: Array, names: Sequence[str]) -> str:
+    """Return joint and value of a fault, as in ``knee: 81.5 °C``; "" if the record does not show them.
+
+    Args:
+        fault: One fault.
+        row: Channels of a tick with this fault (`idcontrol.loop.telemetry.channels`).
+        positions: Joint positions of the state in `row`, shape (a,) [rad or m].
+        names: Names of the a joints.
+    """
+    if fault is Fault.VOLTAGE:
+        return f"{float(row['voltage']):.3g} V"
+    if fault is Fault.TIPPED and "base_tilt" in row:
+        return f"{np.degrees(float(row['base_tilt'])):.0f}°"
+    if fault is Fault.HOT:
+        size, said = row["temperature"], "{0:.1f} °C".format
+    elif fault is Fault.DRIVE:
+        size, said = np.abs(row["drive_error"]), "error {0:.0f}".format
+    elif fault is Fault.TORQUE:
+        size, said = np.abs(row["tau_applied"] - row["tau"]), "{0:.3g} N m off".format
+    elif fault is Fault.ASTRAY:
+        size, said = np.abs(positions - row["q_des"]), "{0:.3g} rad off".format
+    else:
+        return ""
+    if not np.isfinite(size).any():
+        return ""
+    j = int(np.nanargmax(size))
+    return f"{names[j]}: {said(float(size[j]))}"

@@ -1,0 +1,46 @@
+"""A fault's message names the joint and its value."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from idcontrol.errors import InputError
+from idcontrol.loop.culprit import culprit
+from idcontrol.loop.safety import Fault, Policy
+
+ROW = {
+    "temperature": np.array([40.0, 81.54, np.nan]),
+    "drive_error": np.array([0.0, 0.0, -7.0]),
+    "voltage": np.array(20.94),
+    "base_tilt": np.array(1.2),
+    "tau_applied": np.array([1.0, 5.0, 0.0]),
+    "tau": np.array([1.0, 9.5, 0.1]),
+    "q_des": np.array([0.0, 0.1, -0.7]),
+}
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (Fault.HOT, "knee: 81.5 °C"),
+        (Fault.DRIVE, "toe: error 7"),
+        (Fault.VOLTAGE, "20.9 V"),
+        (Fault.TIPPED, "69°"),
+        (Fault.TORQUE, "knee: 4.5 N m off"),
+        (Fault.ASTRAY, "toe: 0.7 rad off"),
+        (Fault.HUNG, ""),
+    ],
+)
+def test_the_worst_joint_and_its_value_are_named(fault: Fault, said: str) -> None:
+    assert culprit(fault, ROW, np.zeros(3), ["hip", "knee", "toe"]) == said
+
+
+def test_values_that_are_not_measured_name_no_joint() -> None:
+    row = ROW | {"temperature": np.full(3, np.nan)}
+    assert culprit(Fault.HOT, row, np.zeros(3), ["hip", "knee", "toe"]) == ""
+
+
+def test_a_voltage_range_that_contains_nothing_is_refused() -> None:
+    with pytest.raises(InputError, match="the first must be below the second"):
+        Policy(voltage_v=(30.0, 20.0))
