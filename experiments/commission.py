@@ -123,12 +123,13 @@ Judge = Callable[[Run, System], list[Check]]
 
 def judge_signs(run: Run, system: System) -> list[Check]:
     """Compare the motion of all joints with the motion of the commanded joint."""
-    q, h, names = _joints(run, system), _period(run), system.actuated_names
+    q, t, names = _joints(run, system), _times(run), system.actuated_names
 
     def mean(until_s: float) -> Array:
-        end = round((REST_S + until_s) / h)
-        rows = q[max(0, end - round(0.1 / h)) : end]
-        return rows.mean(axis=0) if len(rows) and len(q) >= end else np.full(len(names), np.nan)
+        end = REST_S + until_s
+        rows = q[(t >= end - 0.1) & (t < end)]
+        complete = len(rows) and t[-1] >= end - 1.5 * _period(run)
+        return rows.mean(axis=0) if complete else np.full(len(names), np.nan)
 
     moved = np.array([mean((4 * j + 2) * RISE_S) - mean(4 * j * RISE_S) for j in range(len(names))]) / MOVE_RAD * 2.0
     reached = np.isfinite(moved).all(axis=1)
@@ -146,7 +147,8 @@ def judge_signs(run: Run, system: System) -> list[Check]:
         note = f"{names[int(away.sum(axis=0).argmax())]} ran away; check sign and order of its drive"
     else:
         metrics = run.metrics or {}
-        note = f"the run ended early: {metrics.get('error') or metrics.get('ended')}"
+        late = f"the machine's time advanced by {_largest(t):.3g} s"
+        note = f"the run ended early: {metrics.get('error') or late}"
     worst_own = np.nan if not reached[worst] else float(own[np.argmax(np.abs(own - 2.0))])
     return [
         Check("joints tested", int(reached.sum()), len(names), len(names), note),
@@ -160,15 +162,15 @@ def judge_signs(run: Run, system: System) -> list[Check]:
 
 def judge_estop(run: Run, system: System) -> list[Check]:
     """Measure how soon after the emergency stop the machine no longer runs."""
-    faults, mode = run.arrays["faults"].astype(np.int64), run.arrays["machine_mode"]
+    faults, mode, t = run.arrays["faults"].astype(np.int64), run.arrays["machine_mode"], run.arrays["t"]
     begun = np.flatnonzero(faults & int(STOPS))
     names = {NAMES[fault] for fault in STOPS}
     ended = set(_fault(run).split(", ")) & names
     # a run that ended in order also ends with a machine that no longer runs, which says nothing about the switch
-    after = np.flatnonzero(mode[begun[0] :] != Mode.RUNNING) if begun.size and ended else np.zeros(0)
+    after = begun[0] + np.flatnonzero(mode[begun[0] :] != Mode.RUNNING) if begun.size and ended else np.zeros(0, int)
     return [
         Check("ended by the emergency stop", float(bool(ended)), 1.0, 1.0, f"no fault of {', '.join(sorted(names))}"),
-        Check("machine runs on [ms]", 1e3 * _period(run) * after[0] if after.size else np.nan, 0.0, 20.0,
+        Check("machine runs on [ms]", 1e3 * float(t[after[0]] - t[begun[0]]) if after.size else np.nan, 0.0, 20.0,
               "the machine must brake, or be without power"),
     ]  # fmt: skip
 
@@ -197,9 +199,9 @@ def judge_stand(run: Run, system: System) -> list[Check]:
 
 def judge_push(run: Run, system: System) -> list[Check]:
     """Judge a robot that is pushed: it feels the push, and stands as before at the end."""
-    tilt, second = _tilt(run), round(1.0 / _period(run))
+    tilt, t = _tilt(run), _times(run)
     speed = np.linalg.norm(run.arrays["v"][working(run.arrays)][:, :3], axis=1)
-    last = tilt[-second:] if len(tilt) > second else tilt[:0]
+    last = tilt[t > t[-1] - 1.0] if len(t) and t[-1] > 1.0 else tilt[:0]
     return [
         Check("largest speed of the base [m/s]", _largest(speed), 0.05, 1.0, "push harder, or less hard"),
         Check("largest tilt [rad]", _largest(tilt), 0.0, 0.3, "it cannot take this push"),
@@ -223,6 +225,12 @@ def _joints(run: Run, system: System) -> Array:
     """Return the joint positions of the working ticks, shape (n, a)."""
     rows = run.arrays["q"][working(run.arrays)]
     return np.array([system.joint_positions(q) for q in rows]).reshape(-1, system.n_actuated)
+
+
+def _times(run: Run) -> Array:
+    """Return the machine's times of the working ticks since the first of them [s]; a late loop misses ticks."""
+    t = run.arrays["t_machine"][working(run.arrays)]
+    return t - t[:1]
 
 
 def _period(run: Run) -> float:

@@ -109,7 +109,7 @@ def _take(step: Step, name: str, robot: Robot, peer: str | None, settings: tuple
     request = {**dict.fromkeys(CONNECTION), "robot": name, **reached}
     drive("trot", request, (*chosen, *settings), out, None)
     checks = step.judge(load(out), system)
-    if peer is not None and step.name == "signs":
+    if peer is not None and step.name == "signs" and all(check.passed for check in checks):
         seen = click.confirm("Did every printed foot move, in this order and direction?", err=True)
         checks.append(Check("seen by the operator", float(seen), 1.0, 1.0, "correct turned and joints of the order"))
     return checks

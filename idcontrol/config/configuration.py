@@ -232,11 +232,10 @@ def _explain(message: str, config: type[msgspec.Struct], values: Any, spelling: 
     what = what[0].lower() + what[1:]
     if what.startswith("invalid enum value"):
         what = f"expected one of {', '.join(_choices(config, key))}"
-    value = at(values, key)
-    shown = (
-        "" if isinstance(value, Mapping) else f"; it is {_shown(value)}"
-    )  # a check of a table names the value itself
-    return f"{spelling.get(key, key)}{path[len(key) :]}: {what}{shown}"
+    place = f"{spelling.get(key, key)}{path[len(key) :]}"
+    if message[0].islower():  # not msgspec's words, but a check of a table, which names the value itself
+        return f"{place}: {what}"
+    return f"{place}: {what}; it is {_shown(at(values, key))}"
 
 
 def _choices(config: type[msgspec.Struct], key: str) -> list[str]:

@@ -39,7 +39,7 @@ def signs():
     """Returns the record of a step `signs` at 100 Hz, in which joints move by `gains` (a, a) times their references."""
     system = robots.load("go1").system()
 
-    def make(gains=None, seconds=None, fault="astray"):
+    def make(gains=None, seconds=None, fault="astray", missing=(0.0, 0.0)):
         t = 0.01 * np.arange(100 * round(commission.settings_of(STEPS[0], system)["duration_s"]))
         offsets = np.array([commission.one_by_one(each, 12)[0] for each in t])
         q = np.tile(robots.load("go1").standing_state(system).q, (len(t), 1))
@@ -48,12 +48,13 @@ def signs():
         arrays = {
             "q": q,
             "q_des": q_des,
+            "t_machine": 3.0 + t,
             "mode": np.full(len(t), Mode.RUNNING),
             "phase": np.full(len(t), Phase.WORKING),
         }
         ended = {"fault": None, "ended": "duration"} if seconds is None else {"fault": fault, "ended": "fault"}
         ended["error"] = f"{fault}: why"
-        rows = slice(None, seconds and round(100 * seconds))
+        rows = np.flatnonzero(~((t > missing[0]) & (t < missing[1])) & (t < (seconds or np.inf)))
         return SimpleNamespace(
             arrays={name: values[rows] for name, values in arrays.items()}, config={"rate_hz": 100.0}, metrics=ended
         )
@@ -63,6 +64,10 @@ def signs():
 
 def test_joints_that_move_as_commanded_are_accepted(signs):
     assert signs() == []
+
+
+def test_ticks_that_a_late_loop_missed_shift_no_motion(signs):
+    assert signs(missing=(1.72, 2.15)) == []
 
 
 def test_two_exchanged_joints_are_named(signs):
@@ -97,7 +102,9 @@ def test_a_machine_that_runs_on_after_the_emergency_stop_is_not_accepted(ticks, 
     faults = np.where(np.arange(200) >= 100, int(Fault.ESTOP), 0)
     mode[100 + ticks :] = Mode.DAMPED
     run = SimpleNamespace(
-        arrays={"faults": faults, "machine_mode": mode}, config={"rate_hz": 1000.0}, metrics={"fault": "estop"}
+        arrays={"faults": faults, "machine_mode": mode, "t": 1e-3 * np.arange(200)},
+        config={"rate_hz": 1000.0},
+        metrics={"fault": "estop"},
     )
     checks = judge_estop(run, None)
     assert [check.passed for check in checks] == [True, passed]
