@@ -19,7 +19,7 @@ from idcontrol.scenes.settings import AssumedFriction, FeedbackGains, TunedGains
 from idcontrol.scenes.walk import WalkConfig, WalkPath, WalkScene
 
 SLIPPERY_MU = 0.3
-"""Below this friction coefficient, the goals of planner.md 10 for low friction apply."""
+"""Below this friction coefficient, the goals for low friction apply."""
 
 SOUGHT_GAINS = FeedbackGains(
     beside=True,
@@ -121,7 +121,7 @@ experiment = WalkExperiment(
 
 
 def _goals(scene: WalkScene) -> dict[str, Any]:
-    """Return the goals of planner.md 10 if the paper's robot walks its path; otherwise none."""
+    """Return the goals if the paper's robot walks its path; otherwise none."""
     config = scene.config
     if scene.robot.name != "links" or config.path != WalkPath() or config.controller not in ("id-coulomb-qp", "pid"):
         return {}

@@ -189,7 +189,7 @@ class RobotGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class DefaultGait(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Default gait of the robot (planner.md, sections 4 and 9).
+    """Default gait of the robot (planner.md, section 4).
 
     Attributes:
         period_s: Duration of one stride [s].

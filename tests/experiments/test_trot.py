@@ -58,7 +58,7 @@ def test_the_trot_completes_and_every_step_of_both_sides_is_solved(walk):
 
 
 def test_it_meets_the_goals_of_the_planner_at_high_friction(walk):
-    """planner.md 10; the 30 s runs are in the slow test below."""
+    """The goals hold; the 30 s runs are in the slow test below."""
     metrics, _ = walk
     assert metrics["q_err_rad"] < 0.004
     assert metrics["qd_err_rad_s"] < 0.06

@@ -21,7 +21,7 @@ def test_the_trot_completes_on_every_plant(plant, robot, tmp_path):
     metrics = record_walk(WalkScene.of(config), tmp_path)
     assert metrics["completed"]
     assert metrics["solver"]["fallback"] == metrics["solver"]["failed"] == 0
-    # On rigid and nearly rigid ground the bounds of planner.md, section 10, hold. On soft ground the feet sink by a
+    # On rigid and nearly rigid ground the goals of the trot hold. On soft ground the feet sink by a
     # millimetre, which is 0.01 rad in legs of 0.16 m, and forces build up later than predicted.
     soft = plant == "penalty"
     assert metrics["q_err_rad"] < (0.02 if soft else 0.004)
