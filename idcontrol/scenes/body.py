@@ -25,6 +25,12 @@ BALANCE: Final = 10.0
 later if its swing would push the centre of mass off its path."""
 LANDED_S: Final = 0.02
 """Time after touchdown in which the task of a foot holds it at its landing position [s]."""
+TIPS_RAD: Final = 0.01
+"""A standing sole counts as tipping over an edge if it is tilted by more than this [rad]."""
+FLAT_RAD: Final = 0.001
+"""It is flat again below this tilt [rad]."""
+FLATTENS_RAD_S: Final = 0.6
+"""Rate at which it turns back, so that its raised corners touch the ground softly [rad/s]."""
 
 
 def turned(yaw: float) -> Array:
@@ -129,6 +135,7 @@ class Body:
         self.h, self._held = 1.0 / rate_hz, robot.standing_reference()
         self.stance = np.full(n, floats)  # fingertips of an arm do not stand
         self._since, self.to_liftoff = np.full(n, np.inf), np.full(n, np.inf)
+        self._soles, self._tipped = self.places(self.home.q), np.zeros(n, dtype=np.bool_)
 
     def groups(self, walk: Steps) -> list[tuple[int, ...]]:
         """Return the groups of feet that step together, in order.
@@ -202,6 +209,32 @@ class Body:
     def follow(self, task: CoM | Frame, place: Any, velocity: Array, acceleration: Array) -> None:
         """Set a task to a motion; its velocity is set to the mean over the past period, as controllers expect."""
         task.set(place, velocity - 0.5 * self.h * acceleration, acceleration)
+
+    def centres(self, q: Array) -> Array:
+        """Return x and y of the centres of all feet, and their rotation about z from the home pose, shape (n, 3)."""
+        places = self.places(q)
+        centres = [places[task.frame].act(at)[:2] for task, at in zip(self.feet, self.centre, strict=True)]
+        turns = [places[task.frame].rotation @ self._soles[task.frame].rotation.T for task in self.feet]
+        return np.column_stack([centres, [np.arctan2(turn[1, 0], turn[0, 0]) for turn in turns]])
+
+    def flatten(self, q: Array) -> None:
+        """Turn standing soles that tip over an edge in configuration `q` back to the ground, at `FLATTENS_RAD_S`."""
+        places, yaw, still = self.places(q), self.centres(q)[:, 2], np.zeros(6)
+        for foot, task in enumerate(self.feet):
+            if task.kind != "pose" or not self.stance[foot]:
+                continue
+            home, place, centre = self._soles[task.frame], places[task.frame], self.centre[foot]
+            flat = turned(yaw[foot]) @ home.rotation
+            turn = place.rotation @ pin.log3(place.rotation.T @ flat)
+            angle = float(np.linalg.norm(turn))
+            tips = angle > (FLAT_RAD if self._tipped[foot] else TIPS_RAD)
+            if tips:
+                at = np.append(place.act(centre)[:2], home.act(centre)[2]) - flat @ centre
+                way = np.append(at - place.translation, turn)
+                self.follow(task, place, FLATTENS_RAD_S / angle * way, still)
+            if tips or self._tipped[foot]:
+                task.weight = float(tips)
+            self._tipped[foot] = tips
 
     def lift(self, foot: int) -> None:
         """Let a foot leave the ground."""

@@ -27,8 +27,6 @@ LEAVES_M: Final = 0.02
 """Steps are replanned if the divergent component of motion is farther than this from its path [m]."""
 SURE: Final = 0.9
 """To catch the divergent component of motion, the soles are scaled by this factor about their common middle."""
-TIPS_RAD: Final = 0.01
-"""A standing sole counts as tipping over an edge if it is tilted by more than this [rad]."""
 ROUTE_ENDS_S: Final = 2.0
 """Time after the last waypoint in which the machine brings its feet together [s]."""
 ARMS_HZ: Final = (0.2, 0.6)
@@ -92,6 +90,7 @@ class Stand:
     def __call__(self, state: State) -> Reference:
         """Set centre of mass and hand for this instant."""
         own, body = self._sway, self._body
+        body.flatten(state.q)
         r, dr, ddr = dcm.smooth(state.t / own.ramp_s)
         dr, ddr = dr / own.ramp_s, ddr / own.ramp_s**2
         w = 2.0 * np.pi * own.frequency_hz
@@ -177,7 +176,7 @@ class Walk:
             InputError: `walk.together` names a foot twice, or all feet in one group.
         """
         self._body, self._walk, self._home = body, walk, body.places(body.home.q)
-        self._feet, self._groups = self._centres(self._home), body.groups(walk)
+        self._feet, self._groups = body.centres(body.home.q), body.groups(walk)
         self._route = way
         if way is None:
             self.steps = dcm.footsteps(walk, self._feet, self._groups, begin_s)
@@ -192,12 +191,13 @@ class Walk:
         self.plan = dcm.dcm_plan(times, zmp, omega, start[:2], start[:2])
         self.end_s = (float(times[-1]) if way is None else float(way.times[-1]) + ROUTE_ENDS_S) + dcm.SETTLE_S
         self.landings: list[Landing] = []
-        self.caught, self._tipped = 0, set[int]()
+        self.caught = 0
         self._done, self._starts, self._ways = 0, dict[int, Any](), dict[int, tuple[float, dcm.Motion]]()
 
     def __call__(self, state: State) -> Reference:
         """Set all tasks for this instant."""
         body, t = self._body, state.t
+        body.flatten(state.q)
         if self._walk.reach_m > 0.0:
             self._catch(state)
         ahead, up = dcm.com_at(self.plan, t), dcm.blend(*self._heights, 0.0, self._lowered_s, t)
@@ -219,7 +219,6 @@ class Walk:
 
     def _catch(self, state: State) -> None:
         """Replan steps and motion from the measured centre of mass if it has left its path."""
-        self._flatten(state)
         t, omega, ahead = state.t, self.plan.omega, self.steps[self._done :]
         # a fast swing may move the centre of mass: feedback against it would need zero-moment points beyond the soles
         self._body.com.pendulum_m = float(self._heights[1]) if self.caught and ahead else 0.0
@@ -231,7 +230,7 @@ class Walk:
             if not ahead and t > self.plan.begin[-1] and (closing := self._closing(state)):
                 self._go_on(self._best([closing], state, com), t)
             return
-        feet = self._centres(self._body.places(state.q))
+        feet = self._body.centres(state.q)
         if ahead and ((going := self._best([ahead], state, com)).missing == 0.0 or self._starts):
             self._go_on(going, t)
             return
@@ -245,26 +244,9 @@ class Walk:
         walks = [capture.on_the_spot(self._walk, feet, order, t + capture.STARTS_S) for order in orders]
         self._go_on(self._best([*walks, *([ahead] if ahead else [])], state, com), t)
 
-    def _flatten(self, state: State) -> None:
-        """Put soles that tip over an edge back onto the ground."""
-        body, frames = self._body, self._body.places(state.q)
-        feet = self._centres(frames)
-        for foot in np.flatnonzero(body.stance):
-            task, frame = body.feet[foot], frames[body.feet[foot].frame]
-            flat = turned(feet[foot, 2]) @ self._home[task.frame].rotation
-            if task.kind == "pose" and np.linalg.norm(pin.log3(flat.T @ frame.rotation)) > TIPS_RAD:
-                at = frame.act(body.centre[foot])
-                at[2] = self._home[task.frame].act(body.centre[foot])[2]
-                body.follow(task, pin.SE3(flat, at - flat @ body.centre[foot]), np.zeros(6), np.zeros(6))
-                task.weight = 1.0
-                self._tipped.add(int(foot))
-            elif foot in self._tipped:
-                task.weight = 0.0
-                self._tipped.remove(int(foot))
-
     def _best(self, walks: Sequence[list[dcm.Footstep]], state: State, com: dcm.Motion) -> capture.Caught:
         """Replan the steps of each of `walks`; return the result with the least `missing`, then the least `effort`."""
-        body, feet, options = self._body, self._centres(self._body.places(state.q)), []
+        body, feet, options = self._body, self._body.centres(state.q), []
         for steps in walks:
             standing = [foot for foot in range(len(feet)) if foot not in steps[0].feet]
             soles = body.corners(state.q, standing)
@@ -283,7 +265,7 @@ class Walk:
 
     def _closing(self, state: State) -> list[dcm.Footstep]:
         """Return the step that brings the feet beside each other again; empty if they are beside each other."""
-        feet, home = self._centres(self._body.places(state.q)), self._feet
+        feet, home = self._body.centres(state.q), self._feet
         group = self._groups[len(self.steps) % len(self._groups)]
         others = [foot for foot in range(len(feet)) if foot not in group]
         middle, beside = feet[others].mean(axis=0), home - home[others].mean(axis=0)
@@ -313,7 +295,7 @@ class Walk:
             if foot not in self._starts:
                 continue
             if t > step.lift_s + EARLIEST * (step.land_s - step.lift_s) and load[foot] > enough:
-                off = float(np.linalg.norm(self._centres(here)[foot, :2] - place[:2]))
+                off = float(np.linalg.norm(body.centres(state.q)[foot, :2] - place[:2]))
                 self.landings.append(Landing(foot, t - step.land_s, off))
                 body.land(foot, here[body.feet[foot].frame])
                 del self._starts[foot]
@@ -327,7 +309,7 @@ class Walk:
 
     def _lead(self, way: route.Way, state: State) -> dcm.Footstep:
         """Place the present and all later steps along the route, from the measured feet; return the present step."""
-        step, feet = self.steps[self._done], self._centres(self._body.places(state.q))
+        step, feet = self.steps[self._done], self._body.centres(state.q)
         k = self._groups.index(step.feet)
         ahead = route.footsteps(way, self._walk, feet, self._feet, self._groups[k:] + self._groups[:k], step.lift_s)
         led = self._best([ahead or [step]], state, dcm.com_at(self.plan, state.t))
@@ -357,10 +339,3 @@ class Walk:
             body.follow(body.feet[foot], x + arm, v, a)
         else:
             body.follow(body.feet[foot], pin.SE3(rotation, x + arm), np.append(v, spin), np.append(a, spin_up))
-
-    def _centres(self, frames: dict[str, Any]) -> Array:
-        """Return x and y of the centres of all feet, and their rotation about z from the home pose, shape (n, 3)."""
-        body = self._body
-        centres = [frames[task.frame].act(at)[:2] for task, at in zip(body.feet, body.centre, strict=True)]
-        turns = [frames[task.frame].rotation @ self._home[task.frame].rotation.T for task in body.feet]
-        return np.column_stack([centres, [np.arctan2(turn[1, 0], turn[0, 0]) for turn in turns]])

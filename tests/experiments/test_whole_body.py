@@ -220,15 +220,17 @@ def test_landed_foot_is_held_by_its_task_until_all_corners_stand():
     assert weights == [1.0] * 20 + [0.0] * 10
 
 
-def test_sole_that_tips_over_its_edge_is_put_flat_again():
+def test_sole_that_tips_over_its_edge_turns_back_until_it_is_flat():
     body = Body(robots.load("talos"), mu=0.6, rate_hz=1000.0)
-    walk = Walk(body, Steps(reach_m=0.5))
-    q = body.home.q.copy()
-    q[7 + 4] += 0.05  # the left ankle pitches
-    walk(State(t=0.5, q=q, v=body.home.v))
-    assert [foot.weight.max() for foot in body.feet] == [1.0, 0.0]
-    walk(State(t=0.501, q=body.home.q, v=body.home.v))
-    assert [foot.weight.max() for foot in body.feet] == [0.0, 0.0]
+
+    def tilted(angle):
+        q = body.home.q.copy()
+        q[7 + 4] += angle  # the left ankle pitches
+        return q
+
+    for angle, weights in ((0.009, [0.0, 0.0]), (0.05, [1.0, 0.0]), (0.009, [1.0, 0.0]), (0.0, [0.0, 0.0])):
+        body.flatten(tilted(angle))
+        assert [foot.weight.max() for foot in body.feet] == weights
 
 
 def test_closing_step_waits_until_its_foot_is_unloaded():
@@ -350,6 +352,14 @@ def test_humanoid_with_narrow_ankles_steps_under_a_push(tmp_path, angle):
     assert metrics["completed"]
     assert metrics["replans"] > 0
     assert metrics["torque_jump_share_max"] < 0.1  # the robot file allows a sixteenth in a tick
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("force", [100.0, 150.0, 200.0])
+def test_humanoid_whose_soles_tip_on_a_toe_corner_puts_them_flat(tmp_path, force):
+    push, stands = Push(at_s=1.0, force_n=force, direction_deg=30.0), Steps(reach_m=0.0)
+    metrics = run(tmp_path / "run", PUSH, robot="g1", push=push, walk=stands, lower_m=0.0, duration_s=4.0)
+    assert metrics["completed"]
 
 
 @pytest.mark.slow
