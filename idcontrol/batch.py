@@ -27,6 +27,7 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain
 from idcontrol.controllers import Gains, InverseSettings, Setup, build
 from idcontrol.controllers.friction import MOST_FEET
+from idcontrol.controllers.gradient import Linearization
 from idcontrol.controllers.inputs import copy_inputs
 from idcontrol.controllers.inverse import InverseDynamics
 from idcontrol.controllers.step import SOLVED
@@ -102,6 +103,42 @@ class Commands(NamedTuple):
     status: Integers
     residual: Array
     clipped: Booleans
+
+
+class Linearizations(NamedTuple):
+    """Derivatives of the steps of n robots.
+
+    Attributes:
+        rows: The derivative of each row.
+        contacts: Number k of feet, or of corners of soles.
+    """
+
+    rows: tuple[Linearization, ...]
+    contacts: int
+
+    def jacobian(self, *, of: str, by: str) -> Array:
+        """Return the Jacobians of all rows, shape (n, outputs, parameters), as `Linearization.jacobian`.
+
+        Forces and friction have entries for all k contacts; they are zero for contacts that are not in stance.
+
+        Raises:
+            UnknownName: There is no such output or parameter.
+        """
+        return np.stack([self._whole(row, row.jacobian(of=of, by=by), of, by) for row in self.rows])
+
+    def _whole(self, row: Linearization, slope: Array, of: str, by: str) -> Array:
+        """Return a Jacobian with entries for all contacts."""
+        if of == "force":
+            used = (3 * row.identity[:, None] + np.arange(3)).ravel()
+            slope = _scattered(slope, used, 3 * self.contacts)
+        return _scattered(slope.T, row.identity, self.contacts).T if by == "mu" else slope
+
+
+def _scattered(rows: Array, used: Integers, count: int) -> Array:
+    """Return a matrix of `count` rows, zero except for the rows `used`."""
+    out = np.zeros((count, rows.shape[1]))
+    out[used] = rows
+    return out
 
 
 class _Rows(NamedTuple):
@@ -229,7 +266,7 @@ class Controllers:
         system, contacts = first._system, first._contacts
         assert isinstance(contacts, SphereContacts)
         k = contacts.radius.size
-        self.n, self.contacts = n, k
+        self.n, self.contacts, self.model = n, k, system.model
         m, a, nq, corners = system.n_velocities, system.n_actuated, system.model.nq, first._machine.lifted.size
         self._shape = {"q": (n, nq), "v": (n, m), "joint": (n, a), "foot": (n, contacts.n_feet)}
         self._shape |= {"contact": (n, k), "corner": (n, corners)}
@@ -291,9 +328,7 @@ class Controllers:
         Raises:
             InputError: An array has a wrong shape.
         """
-        times = _rows_of("t", np.full(self.n, t) if np.ndim(t) == 0 else t, (self.n,), np.float64)
-        call = _Call(times, self._real("q", q, "q"), self._real("v", v, "v"), self._asked(references), self._mu)
-        out = self._commands()
+        call, out = self._call(t, q, v, references), self._commands()
         run = [(worker, self._rows, call, out, begin, end) for worker, begin, end in self._shares]
         with self._busy:  # only one call at a time may use the workers and the robots' memories
             if self._pool is None:
@@ -304,6 +339,32 @@ class Controllers:
                 self._step_in_python(i, call, out)
         return out
 
+    def linearize(
+        self, t: npt.ArrayLike, q: Array, v: Array, references: References
+    ) -> tuple[Commands, Linearizations]:
+        """Take the steps as a call does, and return their derivatives, too.
+
+        Rows are stepped one by one, and much slower than in a call. Arguments are as for a call.
+
+        Raises:
+            InputError: An array has a wrong shape, a row is unusable, or the tasks have no derivative
+                (`InverseDynamics.linearize`).
+        """
+        call, out, rows = self._call(t, q, v, references), self._commands(), []
+        single, (worker, _, _) = self._singles[0], self._shares[0]
+        with self._busy:
+            for i in range(self.n):
+                self._take(worker, self._rows, call, i)
+                state = State(t=float(call.t[i]), q=call.q[i], v=call.v[i])
+                try:
+                    command, derivative = single.linearize(state, call.references.row(i))
+                except InputError as error:
+                    raise InputError(f"row {i}: {error}") from None
+                self._keep(worker, self._rows, i)
+                _write(out, i, command)
+                rows.append(derivative)
+        return out, Linearizations(tuple(rows), self.contacts)
+
     def _step_in_python(self, i: int, call: _Call, out: Commands) -> None:
         """Step row i by a controller in Python."""
         single, (worker, _, _) = self._singles[0], self._shares[0]
@@ -311,11 +372,12 @@ class Controllers:
         state = State(t=float(call.t[i]), q=call.q[i], v=call.v[i])
         command: Command = single(state, call.references.row(i))
         self._keep(worker, self._rows, i)
-        out.tau[i], out.residual[i], out.clipped[i] = command.tau, command.residual, command.clipped
-        out.status[i] = command.status
-        out.force[i] = 0.0
-        if command.predicted is not None:
-            out.force[i, command.predicted.identity] = command.predicted.force
+        _write(out, i, command)
+
+    def _call(self, t: npt.ArrayLike, q: Array, v: Array, references: References) -> _Call:
+        """Return the arguments of a call in the form that kernels accept."""
+        times = _rows_of("t", np.full(self.n, t) if np.ndim(t) == 0 else t, (self.n,), np.float64)
+        return _Call(times, self._real("q", q, "q"), self._real("v", v, "v"), self._asked(references), self._mu)
 
     def _commands(self) -> Commands:
         (n, a), k = self._shape["joint"], self.contacts
@@ -342,6 +404,15 @@ class Controllers:
             since_touchdown=real("since_touchdown", "foot"),
             to_liftoff=real("to_liftoff", "foot"),
         )
+
+
+def _write(out: Commands, i: int, command: Command) -> None:
+    """Write the command of row i."""
+    out.tau[i], out.residual[i], out.clipped[i] = command.tau, command.residual, command.clipped
+    out.status[i] = command.status
+    out.force[i] = 0.0
+    if command.predicted is not None:
+        out.force[i, command.predicted.identity] = command.predicted.force
 
 
 def _processors() -> int:

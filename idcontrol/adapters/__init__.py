@@ -1,13 +1,14 @@
 """Connections of controllers to other simulators and to robots.
 
 `mujoco` uses a MuJoCo model as the plant, and `gymnasium` is an environment for learning. `bus` connects a loop over
-DDS to a robot that uses Unitree's messages (`unitree`). A module needs its package only when the module is first used.
+DDS to a robot that uses Unitree's messages (`unitree`). `torch` and `jax` are functions with gradients (`layer`). A
+module needs its package only when the module is first used.
 """
 
 import importlib
 from typing import Any
 
-__all__ = ["bus", "gymnasium", "mujoco", "unitree"]
+__all__ = ["bus", "gymnasium", "jax", "mujoco", "torch", "unitree"]
 
 
 def __getattr__(name: str) -> Any:

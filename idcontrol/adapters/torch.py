@@ -1,0 +1,55 @@
+"""A control step of n robots as a function of PyTorch tensors, with its gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from idcontrol.adapters import layer
+from idcontrol.batch import Controllers, References
+from idcontrol.errors import InputError, install_command
+
+try:
+    import torch
+except ImportError:
+    raise InputError(f"this adapter needs the package torch; {install_command('torch')}") from None
+
+
+class _Step(torch.autograd.Function):  # type: ignore[misc]  # torch may not be installed
+    """`layer.step`; its arguments are the controllers, their references, and the inputs."""
+
+    @staticmethod
+    def forward(ctx: Any, controllers: Controllers, references: References, *inputs: torch.Tensor) -> Any:
+        arrays = tuple(one.detach().cpu().numpy() for one in inputs)
+        if any(ctx.needs_input_grad):
+            tau, force, slope = layer.jacobian(controllers, arrays, references)
+            ctx.save_for_backward(inputs[0].new_tensor(slope))
+            ctx.sizes = [one.shape[1] for one in inputs]
+        else:
+            tau, force = layer.step(controllers, arrays, references)
+        return inputs[0].new_tensor(tau), inputs[0].new_tensor(force)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        (slope,) = ctx.saved_tensors
+        tau, force = gradients
+        pulled = torch.einsum("no,nop->np", torch.cat((tau, force.flatten(1)), dim=1), slope)
+        return None, None, *pulled.split(ctx.sizes, dim=1)
+
+
+def step(controllers: Controllers, references: References, *inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return torques (n, a) [N m] and contact forces (n, k, 3) [N] of a first step, differentiable by all inputs.
+
+    Steps that relax tracking have a gradient of zero (`Linearization.reason`).
+
+    Args:
+        controllers: The controllers of n robots; they forget their earlier steps.
+        references: Stance of the feet; its motion of the joints is not used.
+        *inputs: Tensors of one type: configurations (n, nq) and velocities (n, nv) in Pinocchio's layout, then
+            positions, velocities and accelerations of the joints' references (n, a).
+
+    Raises:
+        InputError: There are not five inputs, an array has a wrong shape, or a row is unusable.
+    """
+    layer.require(inputs)
+    tau, force = _Step.apply(controllers, references, *inputs)
+    return tau, force
