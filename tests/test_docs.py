@@ -76,7 +76,14 @@ def at_root(monkeypatch):
     monkeypatch.chdir(ROOT)
 
 
-@pytest.mark.parametrize("page", sorted({page for page, _ in blocks("python")}))
+PAGES = sorted({page for page, _ in blocks("python")})
+EXPENSIVE_PAGES = {"howto/gradients.md"}
+"""Pages whose kernels take long to compile."""
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[pytest.mark.slow] * (page in EXPENSIVE_PAGES)) for page in PAGES]
+)
 def test_the_python_of_a_page_runs_from_top_to_bottom(page, monkeypatch):
     for registry in (controllers.REGISTRY, plants.REGISTRY):
         monkeypatch.setattr(registry, "entries", dict(registry.entries))

@@ -141,11 +141,11 @@ def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
 def _row(case: Case, effort: Effort) -> TimingRow:
     """Compare answers, then time our controller and TSID alternately."""
     step = Step(case)
+    peer = Tsid(step.setup) if os.environ.get("TSID_PYTHON") and case.tasks else None
     floor, _ = in_turns([terms(step.system, step.feet, [step.state])], 1, effort.samples, effort.budget_s)
     command = step.controller(step.state, step.reference)
     a = step.controller.problem(step.state, step.reference).b / H
     note = f"demand {command.demand}, {command.solved_by}" if command.demand else command.solved_by
-    peer = Tsid(step.setup) if os.environ.get("TSID_PYTHON") and case.tasks else None
     if peer is not None:
         peer(step.state, step.reference)
     ours, theirs, end = [step.times(TURN)], [], time.perf_counter() + effort.budget_s

@@ -11,6 +11,7 @@ from idcontrol.adapters import layer
 from idcontrol.batch import Controllers, References
 from idcontrol.errors import InputError
 
+pytestmark = pytest.mark.interpreted
 ROBOT = robots.load("links")
 RNG = np.random.default_rng(4)
 TURN = RNG.normal(scale=0.02, size=(2, 6))

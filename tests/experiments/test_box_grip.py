@@ -1,12 +1,14 @@
 """The grip: boxes are held, with as many contacts and variables as the paper had."""
 
 import numpy as np
+import pytest
 
 from idcontrol.contact.collision import CollisionContacts
 from idcontrol.experiments import box_grip
 from idcontrol.experiments.box_grip import Config, Copies
 
 
+@pytest.mark.slow
 def test_no_slip_holds_the_boxes_and_needs_a_sixth_of_the_variables(tmp_path):
     metrics = box_grip.experiment.run(Config(steps=12, trials=1), tmp_path, lambda share: None)
     assert metrics["completed"]
@@ -19,6 +21,7 @@ def test_no_slip_holds_the_boxes_and_needs_a_sixth_of_the_variables(tmp_path):
     assert metrics["pivots_mean_coulomb_lcp"] > 5.0 * metrics["pivots_mean_noslip"]
 
 
+@pytest.mark.slow
 def test_too_little_friction_lets_the_boxes_fall_and_the_run_says_so(tmp_path):
     """Two faces carry at most 2 μ F = 10 N, two boxes weigh 19.6 N."""
     config = Config(plant="coulomb-lcp", mu=0.1, steps=20, trials=1)
@@ -27,6 +30,7 @@ def test_too_little_friction_lets_the_boxes_fall_and_the_run_says_so(tmp_path):
     assert metrics["steps_held_coulomb_lcp"] < 20
 
 
+@pytest.mark.interpreted
 def test_copies_of_a_contact_differ_only_in_their_identity():
     system, geometry = box_grip._machine(Config())
     detector = CollisionContacts(system, geometry, 0.5)
