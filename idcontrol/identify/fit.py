@@ -64,7 +64,8 @@ class Fit(NamedTuple):
 def rms_of(blocks: Blocks, prior: Prior, system: System) -> Array:
     """Return the rms force of nominal bodies and drives in each row, at least `QUIET` of the largest, (m,) [N, N m].
 
-    The three linear rows of a free-flyer share one value, and so do the three angular rows.
+    The three linear rows of a free-flyer share one value: the root of the sum of their squares. So do the three
+    angular rows.
     """
     theta, k = prior.parameters(prior.start)[0], SIZE * len(prior.root)
     squares = sum(np.square(blocks.A[:, :, part] @ theta[part]) for part in (slice(k), slice(k, None)))

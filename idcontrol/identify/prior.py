@@ -31,7 +31,7 @@ class Prior(NamedTuple):
 
     Attributes:
         bodies: Nominal parameters of the bodies, shape (k, 10).
-        root: Cholesky factors of their pseudo-inertias, made physical, shape (k, 4, 4).
+        root: Cholesky factors of their pseudo-inertias, made physical, shape (k, 4, 4); zero for massless bodies.
         drives: Nominal parameters of the drives, shape (4 a,).
         spread: Standard deviations of the inertial coordinates of bodies (`idcontrol.identify.inertia`), then of the
             parameters of drives, shape (p,).
@@ -50,7 +50,7 @@ class Prior(NamedTuple):
 
     @property
     def masses(self) -> Array:
-        """Return the coefficients of the total mass, shape (p,)."""
+        """Return the coefficients of θ in the total mass of the bodies, shape (p,)."""
         coefficients = np.zeros(len(self.spread))
         coefficients[: SIZE * len(self.root) : SIZE] = 1.0
         return coefficients

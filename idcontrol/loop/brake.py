@@ -16,13 +16,14 @@ def brake(system: System, limits: Limits, state: State, h: float) -> Array:
 
         M (v⁺ - v) = h Pᵀτ   =>   (M + h PᵀD P) v⁺ = M v,   q̇⁺ = P v⁺
 
-    The brake is therefore stable for any D, h and pose, like damping by a motor's electronics at many kilohertz.
-    Damping ``-D q̇`` with the velocity of the last state is not stable for all D, h and poses. Contacts only make
-    joints harder to move. Bias is neglected: the velocity that gravity adds in one period is damped in the next.
+    P selects the joint velocities. The brake is stable for any D, h and pose, like damping by a motor's
+    electronics at many kilohertz. Damping ``-D q̇`` with the velocity of the last state is not stable for all D, h and
+    poses. Contacts only make joints harder to move. Bias is neglected: the velocity that gravity adds in one period is
+    damped in the next.
 
     Args:
         system: Multibody terms, updated by this call.
-        limits: D and the torque limits.
+        limits: Damping D and torque limits of the joints.
         state: State of the machine, finite.
         h: Period over which the torques hold [s].
     """

@@ -11,7 +11,9 @@ from idcontrol.types import Array
 
 
 def culprit(fault: Fault, row: Mapping[str, Array], positions: Array, names: Sequence[str]) -> str:
-    """Return joint and value of a fault, as in ``knee: 81.5 °C``; "" if the record does not show them.
+    """Return the value that caused a fault, after the joint's name if a joint caused it, as in ``knee: 81.5 °C``.
+
+    The text is "" if no value belongs to this kind of fault, or if the value of no joint is finite.
 
     Args:
         fault: One fault.

@@ -41,7 +41,8 @@ def take(bound: Bound, command: Array) -> tuple[bool, float]:  # pragma: no cove
     """Adopt the setpoints of a command, shape (a,) or (5 a,), if they are finite.
 
     Returns:
-        True if the setpoints are finite, and the largest distance of a joint from its reference [rad].
+        True if the setpoints are finite; and the largest distance of a joint from its reference [rad], 0 if they are
+        not finite.
     """
     asked: Asked = bound.borrowed
     for x in command:
@@ -63,7 +64,7 @@ class Gate(NamedTuple):
         joints: Positions and velocities of the joints.
         wanted: Commanded torques, shape (a,) [N m].
         held: Commanded rows q, v, kp, kd of the drives, shape (4, a).
-        tau: Out: torques of the drives at these positions and velocities, shape (a,) [N m].
+        tau: Out: torques of the drives at the positions and velocities in `joints`, shape (a,) [N m].
         sent: In: rows tau, q, v, kp, kd that were sent last; out: rows that may be sent, shape (5, a).
     """
 
@@ -84,7 +85,7 @@ def away(joints: Joints, j: int, target: float) -> float:  # pragma: no cover - 
 
 @njit(cache=True, inner=True)
 def feedback(joints: Joints, sent: Array, j: int) -> float:  # pragma: no cover - compiled
-    """Return the part of the torque of drive j that depends on its joint [N m]."""
+    """Return the torque of drive j from its gains, at the position and velocity of its joint [N m]."""
     return sent[3, j] * away(joints, j, sent[1, j]) + sent[4, j] * (sent[2, j] - joints.v[j])
 
 
@@ -141,7 +142,7 @@ class Setpoints:
     """
 
     def __init__(self, of: Mapping[str, Array], joints: Joints, limits: Limits) -> None:
-        """Start without torque. Torques and sent rows are stored in the channels `of` a loop's row."""
+        """Start without torque. Torques and sent rows are written into the arrays in `of`, by name of channel."""
         self.wanted, self.tau = of["tau_wanted"], of["tau"]
         a = len(self.tau)
         self.sent, self.held = of["sent"], np.zeros((4, a))
@@ -155,9 +156,10 @@ class Setpoints:
         self._admit = entry(let_through, self._gate, False, 0.0, 0.0)
 
     def take(self, command: Array, tracking: float) -> Fault:
-        """Adopt a command, if it is finite: torques, shape (a,), or rows for the drives, shape (5, a).
+        """Adopt a command, torques (a,) or rows for the drives (5, a), if it is finite; return the fault.
 
-        A joint that is further than `tracking` from its reference is also a fault.
+        The fault is `NOT_FINITE` if the command is not finite, `ASTRAY` if a joint is further than `tracking` [rad]
+        from its reference, and otherwise `NONE`.
         """
         finite, off = self._take(self._asked, command.ravel())
         if not finite:

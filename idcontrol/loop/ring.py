@@ -18,7 +18,7 @@ _HEAD_BYTES = 64
 
 
 def ring_bytes(row_width: int, rows: int) -> int:
-    """Return the memory size of a ring [bytes]."""
+    """Return the memory size of a ring of `rows` rows with `row_width` numbers each [bytes]."""
     return _HEAD_BYTES + 8 * row_width * rows
 
 
@@ -54,7 +54,7 @@ class Ring:
         self._head[1] = self._read
 
     def take(self) -> Array:
-        """Return a copy of all rows since the last call, oldest first, shape (n, width)."""
+        """Return a copy of the rows since the last call that were not lost, oldest first, shape (n, width)."""
         size = len(self._rows)
         head = int(self._head[0])
         first = max(self._read, head - size + 1)

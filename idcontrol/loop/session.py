@@ -116,7 +116,7 @@ class Parts:
         limits: Limits of the joints.
         sense: Creates a new `Sense`. None means that the machine's state is used unchanged.
         stance: Replaces the planned contacts by sensed contacts. None means that the planned contacts are used.
-        translation: Maps between the machine's order of joints and the loop's; None if they are the same.
+        translation: Maps between the machine's order of joints and the loop's; None if no other order is set.
         notes: Number of values that the planner notes.
         between: Path on which the machine stands up and lies down; None if the machine is braked at the end instead.
     """

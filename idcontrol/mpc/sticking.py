@@ -27,7 +27,7 @@ def torques(
         stance: True for feet that stand, shape (n_feet,).
         motion: Configuration, velocity and acceleration in Pinocchio's layout.
         forces: Wanted forces of the ground on the feet, world axes, shape (n_feet, 3) [N]. The torques assume the
-            nearest forces that cause the motion; None for the smallest forces.
+            nearest forces that cause the motion; with None, the smallest forces that cause it.
     """
     q, v, a = motion
     standing, J, _ = _contacts(contacts, stance, q, v)
@@ -62,7 +62,7 @@ def motion(contacts: SphereContacts, stance: Booleans, q: Array, v: Array, tau: 
 
 
 def _contacts(contacts: SphereContacts, stance: Booleans, q: Array, v: Array) -> tuple[Integers, Array, Array]:
-    """Return the spheres of standing feet, their contact rows (3 n, m) and the drift of these rows (3 n,)."""
+    """Return indices (n,), contact rows (3 n, m) and drift of these rows (3 n,) of the spheres of standing feet."""
     contacts.system.update(q, v)
     standing = contacts.detect(np.inf).take(stance[contacts.patch])
     return standing.identity, standing.jacobian, standing.drift

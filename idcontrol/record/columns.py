@@ -28,7 +28,7 @@ OF_BASE: Mapping[str, Mapping[Column, str]] = {
     "commanded": COMMAND,
     "granted": COMMAND,
 }
-"""Channels of a walk about its base, with names and units of their numbers."""
+"""Channels of a walk that belong to no joint and no foot, with names and units of their numbers."""
 PER_JOINT = ("q_des", "v_des", "a_des", "tau", "tau_wanted", "tau_applied")
 SENT: Mapping[str, str] = {"tau": "N m", "q": "rad", "v": "rad/s", "kp": "N m/rad", "kd": "N m s/rad"}
 """The rows of a command to the drives, with their units."""
@@ -39,8 +39,8 @@ PER_FOOT_AND_AXIS = ("feet", "feet_des", "force", "force_pred", *SOLES)
 def columns_of(channel: str, shape: Sequence[int], unit: str, layout: Layout | None) -> dict[Column, str]:
     """Return the unit of each number of a channel, by its name, in the order of a row.
 
-    In a walk, the numbers have the names of joints, feet and axes. Otherwise they have the channel's name and an index:
-    ``tau[0]``.
+    In a walk, the numbers have the names of joints, feet and axes. In channels ``pose_...``, they have the names in
+    `PLACE`. All other numbers have the channel's name and an index: ``tau[0]``.
 
     Args:
         channel: Name of the channel.
