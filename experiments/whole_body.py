@@ -98,7 +98,7 @@ PUSH: Final = WholeBodyConfig(
 TELEOP: Final = WholeBodyConfig(
     robot="g1",
     plant="mujoco",
-    walk=Steps(single_s=0.5, double_s=0.2, reach_m=0.4),
+    walk=Steps(single_s=0.4, double_s=0.1, reach_m=0.4),
     route=Route(count=18),
     arms_rad=0.3,
     begin_s=3.0,

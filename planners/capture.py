@@ -16,7 +16,7 @@ import numpy as np
 from idcontrol.planners.dcm import DcmPlan, Footstep, Motion, Steps, compose, dcm_at_knots, dcm_plan, zmp_at, zmp_knots
 from idcontrol.types import Array
 
-SOONEST: Final = 0.75
+SOONEST: Final = 0.65
 """Minimum duration of a hurried step, relative to the planned time of single support."""
 LAST_S: Final = 0.1
 """A landing is no longer moved if it is due within this time [s]."""
