@@ -76,13 +76,13 @@ def at_root(monkeypatch):
     monkeypatch.chdir(ROOT)
 
 
-PAGES = sorted({page for page, _ in blocks("python")})
+WITH_PYTHON = sorted({page for page, _ in blocks("python")})
 EXPENSIVE_PAGES = {"howto/gradients.md"}
 """Pages whose kernels take long to compile."""
 
 
 @pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=[pytest.mark.slow] * (page in EXPENSIVE_PAGES)) for page in PAGES]
+    "page", [pytest.param(page, marks=[pytest.mark.slow] * (page in EXPENSIVE_PAGES)) for page in WITH_PYTHON]
 )
 def test_the_python_of_a_page_runs_from_top_to_bottom(page, monkeypatch):
     for registry in (controllers.REGISTRY, plants.REGISTRY):
