@@ -5,8 +5,10 @@ cause the same motion, and the noisy demand is never quite consistent with the f
 between equally good answers, its torque jumps. A change of 0.2 N m in a millisecond counts as a jump. With a good
 controller, torques only contain the noise itself, multiplied by the inertia.
 
-A second part compares stage I alone with both stages on the states of a trot, with increasing friction and motors
-without limits: only friction then bounds the internal forces of stage I (docs/theory/dissipation.md).
+The controller ``id-coulomb-qp`` solves two convex problems: stage I finds the motion, stage II the impulses with the
+smallest torques. A second part compares stage I alone with both stages on the states of a trot, with increasing
+friction and motors without limits: only friction then bounds the internal forces of stage I
+(docs/theory/dissipation.md).
 """
 
 from __future__ import annotations
@@ -111,7 +113,7 @@ class NoisyRun:
 
 
 def run(config: Config, progress: Progress) -> Results:
-    """Run every controller that predicts forces, with and without projection of its demand.
+    """Run every controller that predicts forces, with and without projection of the demanded accelerations.
 
     Raises:
         InputError: The robot cannot sway on its feet, or the run is shorter than three periods.
@@ -151,7 +153,7 @@ experiment = Case(
 
 
 def swaying(robot: robots.Robot, h: float, steps: int, speed: float) -> list[tuple[State, Array]]:
-    """Return states of a base that sways while its feet roll in place, and the joint accelerations between them."""
+    """Return states of a robot that sways while its feet roll in place, and the joint accelerations between states."""
     system = robot.system()
     ground = robot.contacts(0.0, system=system)
     n, u = len(robot.description.feet), system.n_unactuated
@@ -182,7 +184,7 @@ def follow(
     noise: float,
     h: float,
 ) -> NoisyRun:
-    """Return torques of one controller along the path: without feedback, so that only the noise disturbs the demand."""
+    """Return the run of one controller along the path, without feedback, so that only the noise disturbs the demand."""
     system = robot.system()
     nothing = Gains(kp=0.0, kd=0.0)
     control = controllers.build(
@@ -251,7 +253,7 @@ class _Trot(NamedTuple):
 
     @property
     def factor(self) -> float:
-        """Factor by which the second stage lowers the largest |dτ/dt|."""
+        """Return the factor by which the second stage lowers the largest |dτ/dt|."""
         return self.raw / self.smoothed
 
 

@@ -76,8 +76,8 @@ class Fall:
     """One heap, step by step; arrays of shape (steps,).
 
     Attributes:
-        iterations: Newton steps of the slowest island.
-        contacts: Number of contacts that were listed.
+        iterations: Newton steps of the slowest island, i.e. group of touching bodies.
+        contacts: Number of listed contacts.
         momentum_error: Castro et al. 2022, eq. 24, recomputed from velocities and impulses over all bodies.
         step_us: Processor time of the whole step, collision detection included, which is its wall time on an idle
             machine [us].
@@ -300,7 +300,7 @@ def _of_figures(config: Config, main: Mapping[bool, Fall], slipped: Sequence[Fal
 
 
 def _growth(config: Config, walls: bool, falls: Sequence[Fall]) -> list[Finding]:
-    """Return the time of a step against the number of bodies."""
+    """Return findings about the time of a step by number of bodies, and the exponent of its growth."""
     where = ground(walls)
     medians = [float(np.median(fall.step_us)) for fall in falls]
     findings = [
@@ -314,7 +314,7 @@ def _growth(config: Config, walls: bool, falls: Sequence[Fall]) -> list[Finding]
 
 
 def _slips(config: Config, walls: bool, falls: Sequence[Fall]) -> list[Finding]:
-    """Return the slip at the end against the slip parameter, in every heap."""
+    """Return a finding about the resting slip at the end for each slip parameter."""
     return [
         Finding(
             f"slip_{ground(walls)}_sigma_{sigma:.0e}_m_s".replace("-", "m"),

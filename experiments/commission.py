@@ -62,7 +62,7 @@ def together(t: float, a: int) -> tuple[Array, Array]:
 
 
 class InTheAir:
-    """A planner of a hanging robot: its joints follow a course from where they are."""
+    """A planner of a hanging robot: its joints follow a course that begins at their positions at the reset."""
 
     def __init__(self, setup: Setup, course: Course) -> None:
         """Plan for the robot of `setup`."""
@@ -228,7 +228,7 @@ def _joints(run: Run, system: System) -> Array:
 
 
 def _times(run: Run) -> Array:
-    """Return the machine's times of the working ticks since the first of them [s]; a late loop misses ticks."""
+    """Return the machine's times of the working ticks since the first such tick [s]; a late loop misses ticks."""
     t = run.arrays["t_machine"][working(run.arrays)]
     return t - t[:1]
 
@@ -304,7 +304,7 @@ STEPS: Final = (
 
 
 def expected(robot: Robot) -> list[str]:
-    """Return what each joint moves in the step `signs`, one line each, for the operator."""
+    """Return a line for each joint, for the operator: which foot it moves in the step `signs`, how far, which way."""
     system = robot.system()
     q = robot.standing_state(system).q
     before, lines = _feet(robot, system, q), []

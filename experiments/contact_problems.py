@@ -105,7 +105,7 @@ class Tally:
         undecided: Not solved, and unknown whether a solution exists.
         undecided_contacts_min: Contacts in the largest island of the smallest undecided problem; 0 if all are decided.
         worst_residual: Largest violation of an answer reported as solved.
-        seconds: Time of each call.
+        seconds: Time of each call [s].
         failures: Numbers (`numbered_step`) of the problems counted as wrong or missed.
     """
 
@@ -125,7 +125,7 @@ class Tally:
 
     @property
     def failed(self) -> int:
-        """Number of problems that were answered wrongly or missed."""
+        """Return the number of problems that were answered wrongly or missed."""
         return self.wrong + self.missed
 
     def row(self) -> dict[str, Any]:
@@ -169,7 +169,7 @@ class ContactProblems:
         return save(out, self.name, config, results, began=began)
 
     def rehearsals(self) -> Sequence[Config]:
-        """Return a few problems."""
+        """Return a configuration with a few problems."""
         return [Config(problems=40, most_contacts=8)]
 
 
@@ -303,7 +303,7 @@ def judge_solver(
     solvable: bool | None,
     tally: Tally,
 ) -> bool | None:
-    """Solve LCP(r, ρρᵀ) and count the outcome; return True if the LCP has a solution, None if unknown."""
+    """Solve LCP(r, ρρᵀ) and count the outcome; return True if the LCP has a solution, False if not, None if unknown."""
     tally.problems += 1
     (status, z), seconds = timed(lambda: solve(rows, r))
     tally.seconds.extend(seconds)

@@ -88,7 +88,7 @@ class Track:
     orientation: Array
 
     def flight(self) -> int:
-        """Number of rows before a corner reaches the board, measured or extrapolated from the previous two rows.
+        """Return the number of rows before a corner reaches the board, measured or extrapolated from two rows.
 
         The extrapolation finds a cube that hits and rebounds between two rows. The half width is taken from the source,
         as the scale is not known yet.
@@ -206,6 +206,9 @@ def calibrate(tracks: Sequence[Track]) -> Cube:
     Scale and mass centre e minimize the residual of ``position + R e - parabola`` over all flights, whose acceleration
     is gravity divided by the scale. The half width is the mean height at rest. The inertia is the regression of the
     angular impulse of single corners on the change of the spin.
+
+    Raises:
+        InputError: There are too few rows of flight.
     """
     normal, right = np.zeros((4, 4)), np.zeros(4)
     for track in tracks:
@@ -259,12 +262,12 @@ class Impacts:
 
     @property
     def inertia(self) -> float:
-        """Regression of the angular impulse at the instant of touch on the change of the spin [kg m²]."""
+        """Return the regression of the angular impulse at the instant of touch on the change of the spin [kg m²]."""
         return float((self.moment * self.spin).sum() / (self.spin * self.spin).sum())
 
     @property
     def delay(self) -> float:
-        """Mean delay from touch to impulse that best explains the change of the spin [s]."""
+        """Return the mean delay from touch to impulse that best explains the change of the spin [s]."""
         known = np.column_stack((self.spin.ravel(), -self.drift.ravel()))
         return float(np.linalg.lstsq(known, self.moment.ravel())[0][1])
 

@@ -54,7 +54,7 @@ class StepCount:
     Attributes:
         steps: All steps.
         solved: Steps that met every demand.
-        repaired: Steps that relaxed some tracking.
+        repaired: Steps that relaxed a demand, or added a regularization.
         fallback: Steps without a usable solution.
         failed: Steps that reported unusable input, which is an error, as all input is usable.
         unreported: Steps with status solved whose torques a limit had cut.

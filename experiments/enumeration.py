@@ -171,7 +171,7 @@ def nearest_problem(
     The target is the torque that belongs to these impulses after a random change.
 
     Args:
-        rng: Source of pose, velocity, demand and touching feet.
+        rng: Source of pose, velocity, demanded joint velocities and touching feet.
         feet: The feet of a machine.
         home: Home configuration of the machine.
         contacts: Number of feet that touch the ground; the ground is placed at their height.
@@ -249,7 +249,7 @@ def microseconds(call: Callable[[], object]) -> float:
 
 
 def searches_of(robot: str, mu: float, duration_s: float) -> Iterator[tuple[float, int, bool]]:
-    """Search a trot's steps with all feet on the ground; yield processor time [us], programs, True if proved."""
+    """Search a trot's steps with all feet on the ground; yield processor time [us], programs solved, True if proved."""
     scene = WalkScene.of(WalkConfig(robot=robot, mu=mu, controller="id-coulomb-smooth"))
     setup = scene.controller_setup()
     again = InverseDynamics(schemes.COULOMB_SMOOTH, setup.system, setup.contacts, setup.acceleration_gains, setup.h)

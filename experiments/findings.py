@@ -63,7 +63,7 @@ class Finding:
     note: str = ""
 
     def described(self, rows: Mapping[str, Mapping[str, Any]]) -> Finding:
-        """Fill empty fields from the row of the table for its key, or for the longest pattern that matches."""
+        """Fill empty fields from the table's row for the finding's key, or for the longest pattern that matches."""
         fitting = [pattern for pattern in rows if fnmatchcase(self.key, pattern)]
         row = rows.get(self.key) or rows.get(max(fitting, key=len, default=""), {})
         filled = replace(self, **{name: value for name, value in row.items() if not getattr(self, name)})
@@ -72,7 +72,7 @@ class Finding:
 
     @property
     def verdict(self) -> str | None:
-        """Verdict on the number (`idcontrol.experiments.verdicts`); None if there is nothing to compare."""
+        """Return the verdict on the number (`idcontrol.experiments.verdicts`); None if there is nothing to compare."""
         if self.paper is None:
             return None
         if isinstance(self.paper, str):

@@ -46,7 +46,7 @@ def beside(problems: Sequence[SparseProblem], parameters: sap.Parameters, tolera
 
     Args:
         problems: The steps; steps without contacts are left out.
-        parameters: SAP's β, σ and tolerance; the others get the same regularization.
+        parameters: SAP's β, σ and tolerance; the general solvers get the same regularization.
         tolerance: Tolerance of the general solvers.
     """
     rows: dict[str, list[tuple[float, ...]]] = {name: [] for name in (SAP, *conic.present())}

@@ -244,7 +244,7 @@ def _grip_while(arrays: Mapping[str, Array], held: slice) -> dict[str, float]:
 
 
 def _check(scene: GraspScene, swing: ArmSwing) -> list[Finding]:
-    """Check whether friction and torque limits allow the hand to hold the box, and return the grip needed."""
+    """Return findings about the limits of friction and torques: can the hand hold the box, and with which grip?"""
     system = scene.system()
     start, tips = scene.start(), scene.tips(system, scene.pyramid_mu)
     system.update(start.q, start.v)

@@ -1,4 +1,4 @@
-"""The record of an identification: parameters with standard deviations, and forces that neither robot explains."""
+"""The record of an identification: parameters with standard deviations, and forces that the models do not explain."""
 
 from __future__ import annotations
 

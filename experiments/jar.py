@@ -48,8 +48,8 @@ PAPER_VELOCITIES, PAPER_MOMENTUM_ERROR, PAPER_CONTACTS = 160, 1e-3, 200
 section X-E."""
 
 LIFTED_M, AWAY_M = 0.05, 0.1
-"""Height of its foot above which the jar is lifted, and distance of its lid from the seat above which it is open
-[m]."""
+"""Height of the jar's foot above which the jar counts as lifted, and distance of the lid from its seat above which the
+jar counts as open [m]."""
 
 SEATED_M, BACK_M, UPRIGHT_RAD = 2e-3, 0.02, np.radians(2.0)
 """Largest distance of a closed lid from its seat [m], and of the jar from its first place [m]; largest tilt of the jar
@@ -166,7 +166,11 @@ def complementarity_error(problem: SparseProblem, solution: SparseSolution, para
 
 
 def run(config: Config, progress: Progress) -> Results:
-    """Play the keyframes and judge the task."""
+    """Play the keyframes and judge the task.
+
+    Raises:
+        InputError: There are fewer keyframes than the configuration asks for.
+    """
     if config.keyframes > len(KEYFRAMES):
         raise InputError(f"keyframes={config.keyframes}: there are only {len(KEYFRAMES)}; give a smaller number")
     parameters = sap.Parameters(sigma=config.sigma, beta=config.beta, tolerance=config.tolerance)

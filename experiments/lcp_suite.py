@@ -39,7 +39,7 @@ METHODS: Final = ("lemke", "interior_point")
 PAPER_PIVOTS: Final = 100
 """Number of pivots after which the paper stopped Lemke's method (Trinkle et al. 1997, section 6)."""
 PAPER_STEPS: Final = 300
-"""Steps after which the paper gave up the interior point."""
+"""Number of steps after which the paper stopped the interior-point method."""
 MOST_SLIDING: Final = 10
 MU: Final = (0.1, 1.0)
 """Minimum and maximum friction coefficient of a problem's data sets; the paper does not print its values."""
@@ -91,7 +91,7 @@ class Trial:
         size: Size of the LCP.
         mu: Friction.
         contacts: Number of contacts.
-        sliding: How many of them slide.
+        sliding: Number of sliding contacts.
         lemke: Lemke's method, balanced, lexicographic, restarted with other covering vectors.
         ppm: Principal pivoting.
         interior: The interior-point method of the paper's appendix.
@@ -250,7 +250,7 @@ def by_principal_pivoting(lcp: PyramidLcp) -> Attempt:
 
 
 def inner_point(lcp: PyramidLcp, mu: float) -> Array | None:
-    """Return a point with z > 0 and Qz + r > 0 for the interior point to start from; None if there is none.
+    """Return a point with z > 0 and Qz + r > 0, where the interior-point method can start; None without such a point.
 
     The paper starts from normal forces that separate all contacts simultaneously. If bodies are held from all sides, no
     such forces exist. A linear program then looks for any point: max t with z ≥ t, Qz + r ≥ t in balanced variables.

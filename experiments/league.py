@@ -27,7 +27,8 @@ from idcontrol.types import Array
 SOLVED: Final = 1e-8
 """Largest violation of an answer that solves a problem, in the judge's unit."""
 FALSE: Final = 1e-6
-"""An answer called solved with a larger violation is a false success; between `SOLVED` and this it is loose."""
+"""An answer with a larger violation is a false success; an answer with a violation above `SOLVED` up to this is loose.
+"""
 MOST_CONTACTS: Final = 16
 """Largest number of contacts of the random steps."""
 TAUS: Final = np.geomspace(1.0, 1e4, 200)

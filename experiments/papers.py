@@ -116,7 +116,7 @@ def newest(everything: Iterable[Judged]) -> list[Judged]:
 
 
 def conduct(out: Path) -> Iterator[Path]:
-    """Run each command in its own folder below `out`, unless it has been run there; yield all folders."""
+    """Run each command in its own folder below `out`, unless the folder has a finished run; yield all folders."""
     commands = dict.fromkeys(command for place in PLACES for command in place.command.split("; ") if command)
     for command in commands:
         _, action, experiment, *options = shlex.split(command)

@@ -79,7 +79,7 @@ def uncorrelated(path: Path) -> float:
 
 
 def missed(folder: Path) -> float:
-    """Return the largest violation of Coulomb's law; inf if a problem stays unsolved."""
+    """Return the largest violation of Coulomb's law by our solutions of the problems in `folder`; inf if one fails."""
     worst = 0.0
     for problem in read([folder]):
         if problem.mu.size <= MOST_CONTACTS:

@@ -19,7 +19,7 @@ class ReplayConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         run: Folder of the walk.
-        controller: The controller that was asked.
+        controller: The controller whose torques were computed.
     """
 
     run: str

@@ -135,7 +135,7 @@ class Gripper:
 
     @property
     def pitch(self) -> float:
-        """Pitch of the bar about the pads' axis, downwards from level [rad]."""
+        """Return the pitch of the bar about the pads' axis, downwards from level [rad]."""
         x, y, z, w = self.q[3:7]
         along = pin.Quaternion(w, x, y, z).matrix()[:, 0]
         return float(np.arctan2(-along[2], along[0]))
@@ -374,7 +374,7 @@ def _motion(config: Config, history: GripHistory) -> list[Finding]:
 
 
 def _solver(config: Config, history: GripHistory, solved: bool) -> list[Finding]:
-    """Return iterations, errors, time."""
+    """Return findings about the solver's iterations, errors and time."""
     iterations = float(history.iterations.mean())
     error = float(history.momentum_error.max())
     same = config.tolerance == Config().tolerance

@@ -218,7 +218,7 @@ def _energy(config: Config, sliding: Mapping[str, Oscillation], rolling: Mapping
 
 
 def _orders(config: Config, steps: Array, errors: Mapping[str, Array]) -> list[Finding]:
-    """Return the order of convergence between the two finest steps."""
+    """Return findings about the order of convergence between the two finest steps."""
     findings = []
     coarse, fine = float(steps[-2]), float(steps[-1])
     for name in ("symplectic", "implicit", "midpoint"):

@@ -163,7 +163,7 @@ class Machine:
         return np.vstack(rows), np.array([self.data.oMf[f].translation for f in frames])
 
     def terms(self, situation: Situation) -> tuple[Array, Array, Array]:
-        """Return the inertia, the generalized force that balances gravity, and the feet's Jacobian."""
+        """Return inertia (nv, nv), generalized force that balances gravity (nv,), and the feet's Jacobian (12, nv)."""
         M = pin.crba(self.model, self.data, situation.q)
         M = np.triu(M) + np.triu(M, 1).T
         at_earth = self.model.gravity.linear.copy()
@@ -218,7 +218,7 @@ def _holding(name: str, machine: Machine, situation: Situation) -> tuple[Control
 
 
 def ours(name: str, machine: Machine, situation: Situation) -> Answer:
-    """Answer by one of our controllers: torques and predicted forces."""
+    """Return the answer of one of our controllers: torques and predicted forces."""
     controller, reference = _holding(name, machine, situation)
     state = State(t=0.0, q=situation.q, v=np.zeros(machine.model.nv))
     command, seconds = timed(lambda: controller(state, reference), REPEATS)
@@ -231,7 +231,7 @@ def ours(name: str, machine: Machine, situation: Situation) -> Answer:
 
 
 def mujoco(machine: Machine, situation: Situation) -> Answer:
-    """Answer by ``mj_inverse`` for a robot that id-coulomb-qp has brought to rest in MuJoCo's ground."""
+    """Return the answer of ``mj_inverse`` for a robot that id-coulomb-qp has brought to rest in MuJoCo's ground."""
     engine: Any = importlib.import_module("mujoco")
     plants: Any = importlib.import_module("idcontrol.plants.mujoco")
     system = machine.robot.system()
@@ -257,7 +257,7 @@ def mujoco(machine: Machine, situation: Situation) -> Answer:
 
 
 def pinocchio(machine: Machine, situation: Situation) -> Answer:
-    """Answer by ``contactInverseDynamics``; the ground is deformed by the forces of id-coulomb-cone at rest.
+    """Return the answer of ``contactInverseDynamics`` on ground deformed by id-coulomb-cone's forces at rest.
 
     Pinocchio 4.1.0 returns torques that exclude the contact forces, so the contribution of these forces is subtracted.
     """
@@ -336,6 +336,9 @@ def judged(machine: Machine, situation: Situation, answer: Answer) -> dict[str, 
         ``friction``: largest |f_T| / (μ f_N) of a foot, with the assumed μ; ``trunk``: error of the trunk's linear
         acceleration [m/s²]; ``slip``: fastest slip of a planned stance foot after a period, divided by the period
         [m/s²]; ``torque``: mean |τ| [N m]; ``us``: time of a call.
+
+    Raises:
+        ArithmeticError: The judge's solver finds no forces that obey Coulomb's law.
     """
     M, g, J = machine.terms(situation)
     torque = np.concatenate((np.zeros(6), answer.tau))

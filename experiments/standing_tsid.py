@@ -28,7 +28,7 @@ MOST_FORCE = 1e3
 
 
 def answer(request: dict[str, Any], situation: dict[str, Any]) -> dict[str, Any] | None:
-    """Return TSID's answer to one situation."""
+    """Return TSID's answer to one situation; None if TSID finds no solution."""
     q, a = np.array(situation["q"]), np.array(situation["a"])
     robot = tsid.RobotWrapper(request["urdf"], pin.StdVec_StdString(), pin.JointModelFreeFlyer(), False)
     robot.setGravity(pin.Motion(np.array(situation["gravity"]), np.zeros(3)))

@@ -112,7 +112,10 @@ def against(rows: str, what: str, columns: str = "controller") -> Callable[[Sequ
 
 
 def _cell(outcomes: Sequence[RunOutcome], place: Mapping[str, Any], metric: str) -> float | str | None:
-    """Return the mean over the seeds if all runs completed their task; otherwise the share of failures."""
+    """Return the mean over the seeds if all runs completed their task; otherwise the number of failures.
+
+    A cell with a single run has the reason of its failure instead of the number.
+    """
     chosen = [o for o in outcomes if all(o.setting(key) == value for key, value in place.items())]
     failed = [o for o in chosen if not o.done]
     if failed:

@@ -18,7 +18,7 @@ FOLLOWS_M: Final = 0.1
 
 
 def findings(way: Way, arrays: Mapping[str, Array]) -> list[Finding]:
-    """Measure how long a machine walks, how many waypoints it reaches, and its distance from its place on the route."""
+    """Measure how long a machine walks, how many waypoints it reaches, and how far it is from the route's pose."""
     t, due = arrays["t"], np.column_stack([np.interp(arrays["t"], way.times, xy) for xy in way.poses.T[:2]])
     off = np.linalg.norm(arrays["com"][:, :2] - due, axis=1)
     walked, on_time = (t >= way.times[0]) & (t <= way.times[-1]), way.times[1:][way.times[1:] <= t[-1]]

@@ -266,7 +266,7 @@ def _named(names: Sequence[str], logarithms: Array) -> dict[str, float]:
 
 
 def score(entry: Engine, parameters: Mapping[str, float], tosses: Sequence[Toss], cube: Cube, substeps: int) -> Score:
-    """Simulate the tosses with fixed parameters."""
+    """Simulate the tosses with fixed parameters, and return the errors."""
     plant = engine(entry, parameters, cube, PERIOD / substeps)
     poses = [simulate(plant, toss) for toss in tosses]
     errors = [compare(toss, pose, cube) for toss, pose in zip(tosses, poses, strict=True)]

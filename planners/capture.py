@@ -55,7 +55,7 @@ class Caught(NamedTuple):
     """Steps and a motion of the centre of mass that continue from a measured state.
 
     Attributes:
-        steps: The remaining steps, beginning with the step in the air or else the next step.
+        steps: The remaining steps; if a foot is in the air, its step is the first.
         plan: The motion.
         missing: Error of the divergent component that remains although the machine leans and steps, minus the
             tolerated `SLIGHT_M`; at least 0 [m].
@@ -71,13 +71,13 @@ class Caught(NamedTuple):
 def caught(steps: Sequence[Footstep], ground: Ground, walk: Steps, plan: DcmPlan, t: float, com: Motion) -> Caught:
     """Choose the positions and times of the next steps so that they catch the centre of mass.
 
-    The zero-moment point moves within the sole. The next landing moves so that the remaining error vanishes, as
-    far as the reach allows, and all later landings move by the same shift (Englsberger, Ott & Albu-Schäffer 2015). The
-    error grows by ``e^{ωt}`` until the landing, so the step may also land sooner (Khadiv, Herzog, Moosavian & Righetti
-    2020, Walking control based on step timing adaptation).
+    First the zero-moment point moves within the sole. The next landing then moves so that the remaining error of the
+    divergent component vanishes, as far as the reach allows. All later landings move by the same shift (Englsberger,
+    Ott & Albu-Schäffer 2015). The error grows by ``e^{ωt}`` until the landing, so the step may also land sooner
+    (Khadiv, Herzog, Moosavian & Righetti 2020, Walking control based on step timing adaptation).
 
     Args:
-        steps: The remaining steps, beginning with the step in the air or else the next step.
+        steps: The remaining steps; if a foot is in the air, its step is the first.
         ground: The feet and contact points on which the machine stands.
         walk: Provides the times of a walk and the reach.
         plan: Provides ω.
@@ -107,7 +107,7 @@ def caught(steps: Sequence[Footstep], ground: Ground, walk: Steps, plan: DcmPlan
 
 
 def on_the_spot(walk: Steps, feet: Array, groups: Sequence[tuple[int, ...]], begin_s: float) -> list[Footstep]:
-    """Let each group of feet step once where it stands, from `begin_s` on.
+    """Return one step in place for each group of feet, from `begin_s` on.
 
     The load moves from foot to foot within `STARTS_S`, as the machine falls sideways onto the landed foot.
     """

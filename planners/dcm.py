@@ -115,7 +115,7 @@ def compose(at: Array, relative: Array) -> Array:
 
 
 def footsteps(steps: Steps, feet: Array, groups: Sequence[tuple[int, ...]], begin_s: float) -> list[Footstep]:
-    """Place the steps of a walk.
+    """Return the steps of a walk. In each step except the last, the middle of the feet advances.
 
     Args:
         steps: The walk.
@@ -140,7 +140,7 @@ def footsteps(steps: Steps, feet: Array, groups: Sequence[tuple[int, ...]], begi
 
 
 def zmp_knots(steps: Sequence[Footstep], feet: Array, double_s: float, begin_s: float) -> tuple[Array, Array]:
-    """Place the zero-moment point in the middle of the stance feet; it moves there before each step.
+    """Return knots of the zero-moment point, which moves to the middle of the stance feet before each step.
 
     Args:
         steps: The steps.

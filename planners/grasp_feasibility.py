@@ -1,6 +1,6 @@
 """Grasp feasibility: decides if a hand can hold a body throughout a planned motion, within friction and torque limits.
 
-At each instant of the plan the body moves with the hand. This determines all accelerations, hence
+At each instant of the plan the body moves with the hand, so the plan determines all accelerations, and hence
 
     J_bᵀ f = (M v̇ + c)_b,        τ = (M v̇ + c)_q - J_qᵀ f,        |f_S| + |f_T| ≤ μ f_N,        |τ| ≤ limit
 

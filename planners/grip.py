@@ -55,8 +55,7 @@ class GrippingController:
         Args:
             controller: Controller that moves the robot; its sensed forces exclude the grip.
             system: Hand and held body; the controller must use a separate object.
-            contacts: Detector of the fingertips on `system`; with an infinite margin, so that it lists all fingertips
-                in order.
+            contacts: Detector of the fingertips on `system`; at an infinite margin it lists all fingertips in order.
             grip: Normal force of each fingertip [N].
         """
         self._controller, self._system, self._contacts, self._grip = controller, system, contacts, grip

@@ -82,8 +82,8 @@ def _dtype(layout: tuple[tuple[str, tuple[tuple[str, np.dtype[Any], tuple[int, .
     """Return the dtype of a record; equal records share one object.
 
     Numba recognizes the type of a record immediately if its dtype is a known object. For an equal but separate dtype
-    object, it compares all fields in every call, which takes 5 µs. Numba has no nested arrays of booleans, so these are
-    bytes.
+    object, it compares all fields in every call, which takes 5 µs. Booleans are stored as bytes, because Numba has no
+    nested arrays of booleans.
     """
     return np.dtype(
         [

@@ -77,14 +77,14 @@ def drawn(route: Route, start: Array, begin_s: float, rng: np.random.Generator) 
 
 
 def pose_at(way: Way, t: float) -> Array:
-    """Return the pose (x, y, yaw) of the route at `t` [s], shape (3,); it rests before and after."""
+    """Return the pose (x, y, yaw) of the route at `t` [s], shape (3,): before and after the route, its nearest end."""
     return np.array([np.interp(t, way.times, column) for column in way.poses.T])
 
 
 def footsteps(
     way: Way, walk: Steps, feet: Array, home: Array, groups: Sequence[tuple[int, ...]], lift_s: float
 ) -> list[Footstep]:
-    """Place the next steps of a walk along a route; the list is empty when the feet stand at its end.
+    """Return the next steps of a walk along a route; the list is empty when the feet stand at the route's end.
 
     Args:
         way: The route.

@@ -16,8 +16,8 @@ class StandPlanner:
 
     Attributes:
         gait: A gait whose period is used for averages in metrics; the robot does not walk.
-        commanded: No velocity, shape (3,).
-        command: No velocity, shape (3,).
+        commanded: Zero velocity, shape (3,).
+        command: Zero velocity, shape (3,).
     """
 
     def __init__(self, reference: Reference) -> None:

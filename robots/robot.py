@@ -37,8 +37,8 @@ TABLES = {
     "actuators.bandwidth_hz": np.inf,
     "actuators.delay_s": 0.0,
 }
-"""The per-joint tables of a robot file, and the value of joints without an entry; None if every joint needs an entry,
-NaN if another table has their value."""
+"""The per-joint tables of a robot file, and the value of joints without an entry. None means that every joint needs an
+entry, and NaN that the value comes from another table."""
 
 ACTUATORS = tuple(where for where in TABLES if where.startswith("actuators."))
 """The tables of actuators, in the order of `Actuators`."""
@@ -339,9 +339,10 @@ def foot_gaps(robot: Robot, system: System, q: Array) -> Array:
 
 
 def legs(robot: Robot, system: System) -> tuple[Integers, ...]:
-    """Return the actuated joints that move each foot, from the base outwards: indices into `System.actuated_names`.
+    """Return the actuated joints that move each of `Robot.spheres`, from the base outwards.
 
-    The legs are read from the kinematic tree, independently of the order of joints and feet.
+    Joints are indices into `System.actuated_names`. The legs are read from the kinematic tree, independently of the
+    order of joints and feet.
     """
     chains = []
     for foot in robot.spheres:

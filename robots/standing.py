@@ -165,7 +165,7 @@ def stances(gait: Gait) -> list[tuple[Booleans, float]]:
 
 
 def _gait_problems(robot: Robot, system: System, com: Array) -> list[str]:
-    """Name the stance in which the robot tips over fastest, or else the stance that exceeds torque limits most.
+    """Return one line if the robot tips over in a stance, or else if a stance exceeds torque limits; otherwise none.
 
     A point mass at height h, at the horizontal distance d from its support, tips by d/h (cosh(t √(g/h)) - 1) in time t.
     """

@@ -4,9 +4,9 @@
 
 Cosmic Ray makes the changes (another operator, another number, no loop): one at each of PLACES places of the folder,
 drawn with the seed, or at every place with PLACES=0; Ctrl-C ends early, with the count so far. pyproject.toml names the
-fast tests of each folder under `[tool.mutants]`. Against each change, the tests run that execute the changed line or
-start a process; they run in a copy of the checkout, with kernels as Python. A test ends after `LONG_S`, and a test that
-fails while its lines are recorded is left out. Changes that no test notices are printed.
+fast tests of each folder under `[tool.mutants]`. For each change, all tests that execute the changed line or start a
+process run in a copy of the checkout, with kernels as Python. A test ends after `LONG_S`, and a test that fails while
+its lines are recorded is left out. Changes that no test notices are printed.
 
 Each run is a fork of this process, which has already imported NumPy, Numba and Pinocchio: this saves two seconds per
 change.
@@ -66,7 +66,7 @@ class Meaning(ast.NodeTransformer):
     """
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST | None:
-        """Without ``@njit(...)`` and the type of the result."""
+        """Return the function without ``@njit(...)`` and the type of its result; None for an intrinsic."""
         names = [ast.unparse(each) for each in node.decorator_list]
         if "intrinsic" in names:
             return None
@@ -74,20 +74,20 @@ class Meaning(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_keyword(self, node: ast.keyword) -> ast.AST | None:
-        """Without ``frozen=True, kw_only=True, slots=True``."""
+        """Return the keyword argument; None for ``frozen``, ``kw_only`` and ``slots``."""
         return None if node.arg in {"frozen", "kw_only", "slots"} else self.generic_visit(node)
 
     def visit_arg(self, node: ast.arg) -> ast.AST:
-        """Without its type."""
+        """Return the argument without its type."""
         return ast.arg(node.arg)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        """Without the type of the variable."""
+        """Return the assignment without the variable's type."""
         node.annotation = ast.Constant(None)
         return self.generic_visit(node)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
-        """Without what is written."""
+        """Return a constant instead of the f-string."""
         return ast.Constant("text")
 
 
@@ -194,7 +194,7 @@ class Hurry:
     """A plugin of pytest that ends a test after too much CPU time, independently of the machine's load."""
 
     def __init__(self, limit_s: Callable[[str], float], give_up: Callable[[str], object]) -> None:
-        """Call `give_up` with the name of a test that has reached its limit in `limit_s`."""
+        """Call `give_up` with the name of a test that has used ``limit_s(name)`` of CPU time [s]."""
         self._limit_s, self._give_up = limit_s, give_up
 
     @pytest.hookimpl(wrapper=True)

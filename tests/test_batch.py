@@ -18,7 +18,7 @@ MU = np.linspace(0.05, 1.0, N)
 
 
 def demands(seed: int = 0) -> list[tuple[float, np.ndarray, np.ndarray, References]]:
-    """Times, states and references of a few steps; later rows move faster, so that some steps relax a demand."""
+    """Return times, states and references of a few steps; later rows move faster, so some steps relax a demand."""
     rng = np.random.default_rng(seed)
     start, home = ROBOT.standing_state(), ROBOT.standing_reference().q
     wild = np.geomspace(1e-3, 2.0, N)[:, None]

@@ -44,8 +44,8 @@ from tests.test_docs import ROOT, blocks, commands
 WALK_S = 0.1
 FEW = Effort(samples=10, budget_s=0.01)
 ELSEWHERE = ("make", "pip", "python", "tsid/bin/pip", "source", "export", "idcontrol warmup", "idcontrol bus")
-"""Commands that are not run here: `make` and what it runs is up to `.ci/run`, the others fetch something. The robot on
-a bus, the bridge to it and their loop are run by `tests/adapters/test_bus.py`."""
+"""Commands that are not run here. `.ci/run` runs `make`; the other commands download something. The robot on a bus, the
+bridge to the robot, and the loop are run by `tests/adapters/test_bus.py`."""
 OF_OTHERS = ("tsid/bin/python", "--peers tsid", ".npz", "FOLDER", "loop.joints=unitree", "commission my_robot.toml")
 """Third-party files, and a robot on a bus: a command with these words cannot run here."""
 HEAVY = ("--study", "runs/tables", "--controllers all", "coulomb-cone")
@@ -57,7 +57,7 @@ Script = list[tuple[str, list[str]]]
 
 
 def scripts() -> dict[str, Script]:
-    """The commands of each page that are run here: the line, and its words."""
+    """Return the commands that are run here, by page: each command's line and its words."""
     by_page: dict[str, Script] = {}
     for page, line in commands():
         line = line.replace("make trot", "idcontrol run trot")

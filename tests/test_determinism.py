@@ -26,12 +26,12 @@ print(fingerprint(sys.argv[1]))
 
 
 def states() -> list:
-    """A quadruped that sways: contacts that stick, slide and open."""
+    """Return the states of a quadruped that sways; its contacts stick, slide and open."""
     return [state for state, _ in walker.swaying(scenes.links(), STEPS)]
 
 
 def torques(control, path) -> np.ndarray:
-    """Torques of a noisy demand along `path`."""
+    """Return torques, residual and status of each step along `path`, under noisy demanded accelerations."""
     rng = np.random.default_rng(0)
     rows = []
     for state in path:
@@ -41,7 +41,7 @@ def torques(control, path) -> np.ndarray:
 
 
 def closed_loop(name: str) -> np.ndarray:
-    """States of 40 steps of a controller with the papers' plant."""
+    """Return torques and states of 40 steps of a controller on the plant `coulomb-lcp`."""
     system = scenes.links()
     contacts = SphereContacts(system, scenes.FEET, scenes.RADIUS, plane(), 0.7)
     plant = plants.build("coulomb-lcp", plants.Setup(system=system, contacts=contacts, dt=scenes.H))
@@ -60,7 +60,7 @@ def fingerprint(name: str) -> str:
 
 
 def predicting() -> list[str]:
-    """All controllers that need no measured force."""
+    """Return the names of all controllers that need no measured forces."""
     return [name for name in controllers.available() if not name.startswith("id-sensed")]
 
 

@@ -56,13 +56,13 @@ CITATION = re.compile(r"\b(math|planner)\.md(?:, (?:sections?|chapters?))?[\s#]+
 
 
 def blocks(language: str) -> list[tuple[str, str]]:
-    """Page and text of every block in a language."""
+    """Return page and text of every block in a language."""
     matches = [(page, re.findall(rf"```{language}\n(.*?)```", text, flags=re.S)) for page, text in PAGES.items()]
     return [(page, text) for page, texts in matches for text in texts]
 
 
 def commands() -> list[tuple[str, str]]:
-    """Page and line of every command for a shell; a backslash continues a line."""
+    """Return page and line of every command for a shell; a backslash continues a line."""
     shown = [
         *blocks("sh"),
         *(("README.md", line) for line in re.findall(r"^    ((?:idcontrol|make) \w.*)$", README, flags=re.M)),
@@ -250,7 +250,7 @@ def test_the_notebook_runs_from_top_to_bottom_with_its_outputs(tmp_path):
 
 
 def shown(cell: nbformat.NotebookNode) -> list[str]:
-    """Kinds of the outputs of a cell."""
+    """Return the kinds of a cell's outputs, sorted."""
     return sorted(kind for output in cell.get("outputs", ()) for kind in output.get("data", ()))
 
 

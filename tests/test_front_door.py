@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def python(code: str, folder: Path) -> str:
-    """What `code` prints in a new Python in an empty folder; only idcontrol is on its path."""
+    """Run `code` in a new Python, in an empty folder, with only idcontrol on its path; return what it prints."""
     site = folder / "site"
     site.mkdir()
     (site / "idcontrol").symlink_to(ROOT / "idcontrol")

@@ -57,7 +57,7 @@ def contents(wheel):
 
 
 def expected(folder):
-    """Modules and data that an installed package has, by their names in a wheel."""
+    """Yield the modules and data of an installed package, by their names in a wheel."""
     rooms = {"idcontrol": folder / "idcontrol", **{f"idcontrol/{room}": folder / room for room in ROOMS}}
     for name, room in rooms.items():
         for file in room.rglob("*"):

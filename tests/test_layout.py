@@ -14,7 +14,7 @@ LOOSE = {"__init__", "__main__", "batch", "errors", "types"}
 
 
 def modules() -> dict[str, Path]:
-    """The file of each module, by dotted name; folders at the top of the repository are parts of the package."""
+    """Return the file of each module, by dotted name; folders at the top of the repository belong to the package."""
     files = [file for folder in ("idcontrol", "experiments", "planners", "robots") for file in folder_files(folder)]
     names = [
         file.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__") for file in files
@@ -32,7 +32,7 @@ def folder_files(folder: str) -> Iterator[Path]:
 
 
 def imported(file: Path, known: dict[str, Path]) -> set[str]:
-    """Modules of ours that a file imports anywhere: at its top, within functions, or for types alone."""
+    """Return our modules that a file imports anywhere: at its top, within functions, or for types alone."""
     imports = set()
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:

@@ -36,7 +36,7 @@ CHANNELS: dict[str, tuple[int, ...]] = {
 
 
 def arrays(duration_s: float, seed: int = 0, predicts: bool = True) -> dict[str, np.ndarray]:
-    """A walk along x at 0.2 m/s, a turn in place, a walk along y; shape (rows, ...) each."""
+    """Return the channels of a walk along x at 0.2 m/s, a turn in place, and a walk along y, shape (rows, ...) each."""
     rng = np.random.default_rng(seed)
     t = H * np.arange(round(duration_s / H))
     n = len(t)

@@ -30,7 +30,7 @@ TRUST, SURE = 0.1, 0.6
 
 
 class Gait(NamedTuple):
-    """Period [s], duty, touchdowns, step height [m], touchdown and walking speed [m/s], lowering [m], knots."""
+    """Period [s], duty, touchdowns, lift [m], landing, walking speed [m/s], lowering [m], knots: every [s], count."""
 
     period: float
     duty: float
@@ -96,12 +96,12 @@ class CentroidalMpc:
         return np.r_[self.data.com[0], hg.vector / self.mass]
 
     def path(self, t: float) -> Array:
-        """Return position and velocity along the path, shape (2,)."""
+        """Return position [m] and velocity [m/s] along the path, shape (2,)."""
         tau = max(t - STAND_S, 0.0)
         return self.gait.speed * np.array([tau + RAMP_S * np.expm1(-tau / RAMP_S), -np.expm1(-tau / RAMP_S)])
 
     def foot(self, foot: int, t: float) -> tuple[bool, Array]:
-        """Return whether a foot stands; and its position, velocity and acceleration, shape (3, 3)."""
+        """Return True if a foot stands, and the foot's position, velocity and acceleration (rows), shape (3, 3)."""
         gait, tiny = self.gait, 1e-9
         turns = (t - STAND_S) / gait.period - gait.touchdown[foot]
         cycle, phase = divmod(turns - tiny, 1.0)  # at touchdown and lift-off the motion is that of the period before

@@ -4,9 +4,10 @@
 //     c++ -std=c++17 -O2 -I. -o controller controller.cpp
 //     ./controller ROBOT JOINTS FEET Q,Q,... SECONDS OWN_PORT MACHINE_PORT
 //
-// The drives of the machine do the work: a thousand times in a second they are told where the joints shall be, which
-// moves there from where they were in a second. FEET is the number of feet with force sensors; with any the machine has
-// a base that floats. It brakes when the machine falls silent for 20 ms, or brakes or stops by itself. Replace `command`.
+// The machine's drives track positions, which this program sends a thousand times a second. In the first second the
+// positions move from the initial positions to the given angles. FEET is the number of feet with force sensors; with
+// any, the machine has a floating base. The program tells the machine to brake if the machine is silent for 20 ms, or
+// brakes or stops by itself. Replace `command`.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -57,7 +58,7 @@ Numbers numbers(const std::string &text) {
     return found;
 }
 
-// A socket on loopback between two ports; below 0 if there is none to be had.
+// Return a socket on loopback between two ports; below 0 if the system grants none.
 int open_channel(int own_port, int machine_port) {
     sockaddr_in own{}, machine{};
     own.sin_family = machine.sin_family = AF_INET;

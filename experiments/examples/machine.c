@@ -52,9 +52,9 @@ static double LIMIT = 40.0;        /* of every joint [N m]; -l replaces it */
 static const double SLEW = 8e3;    /* fastest change of torque by a new command [N m/s] */
 static const double DRIVE = 1e-4;  /* longest period of the drives [s] */
 static const double DAMPING = 1.0; /* of the brake [N m s/rad] */
-static const double REST = 0.05;   /* all joints slower than this may be at rest [rad/s] */
-static const int64_t STILL_NS = 300000000;   /* they are once it has lasted [ns] */
-static const int64_t BRAKED_NS = 3000000000; /* the longest braking [ns] */
+static const double REST = 0.05;   /* largest speed of a resting joint [rad/s] */
+static const int64_t STILL_NS = 300000000;   /* time below REST after which the machine counts as resting [ns] */
+static const int64_t BRAKED_NS = 3000000000; /* longest braking [ns] */
 static const double HOIST = 1.0;   /* height at which a robot on legs hangs [m] */
 
 struct joint {
@@ -64,7 +64,7 @@ struct joint {
 
 struct machine {
     uint32_t joints, feet; /* no feet: an arm */
-    double names;          /* number of the joints' names; NaN: not told */
+    double names;          /* number of the joints' names (idc_number); NaN: unknown */
     struct joint joint[MOST_JOINTS];
     double t;
 };
@@ -75,7 +75,7 @@ static int64_t now_ns(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* What the loop may say, and said last. */
+/* The last message of the loop, and the range of values that the machine accepts. */
 struct heard {
     struct idc_inbox inbox;
     struct idc_head head;
@@ -158,7 +158,7 @@ static double fastest(const struct machine *m) {
     return speed;
 }
 
-/* A whole number from `least` to `most`; anything else ends the program. */
+/* Return a whole number from `least` to `most`; anything else ends the program. */
 static long number(const char *text, const char *what, long least, long most) {
     char *end;
     const long value = strtol(text, &end, 10);
@@ -169,7 +169,7 @@ static long number(const char *text, const char *what, long least, long most) {
     return value;
 }
 
-/* Positions "Q,Q,...", one for each joint; anything else ends the program. */
+/* Read positions "Q,Q,...", one for each joint; anything else ends the program. */
 static void place(struct machine *m, const char *text) {
     for (uint32_t i = 0; i < m->joints; i++) {
         char *end;
@@ -182,7 +182,7 @@ static void place(struct machine *m, const char *text) {
     }
 }
 
-/* A socket on loopback that sends to one port and hears nobody else; below 0 if there is none to be had. */
+/* Return a socket on loopback that sends to one port and receives only from it; below 0 if the system grants none. */
 static int open_channel(long own_port, long loop_port) {
     struct sockaddr_in own = {.sin_family = AF_INET}, loop = {.sin_family = AF_INET};
     own.sin_port = htons((uint16_t)own_port);
@@ -223,7 +223,7 @@ static void count_answer(struct answers *answers, int64_t ns) {
     answers->of_us[us < LONGEST_US ? us : LONGEST_US - 1]++;
 }
 
-/* The time within which this share of all answers came [us]. */
+/* Return the time within which this share of all answers came [us]. */
 static int quantile(const struct answers *answers, double share) {
     uint64_t sum = 0;
     for (int us = 0; us < LONGEST_US; us++)
@@ -313,7 +313,7 @@ int main(int argc, char **argv) {
         const size_t size = idc_seal(&outbox, (uint16_t)mode, sent, echo, values, count, data);
         if (!post(&to, data, size)) break;
         farewell += mode == IDC_STOPPED;
-        if (getppid() != parent && mode < IDC_RUNNING) break; /* whoever started us is gone before we moved */
+        if (getppid() != parent && mode < IDC_RUNNING) break; /* the parent process ended before the machine moved */
     }
     printf("accepted %llu dropped %llu moved %.3f s %s\n", (unsigned long long)heard.inbox.accepted,
            (unsigned long long)dropped(&heard), machine.t,

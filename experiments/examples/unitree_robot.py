@@ -45,7 +45,7 @@ def describe(message: Message, state: State, tau: Array, accelerometer: Array, j
 
 
 def upward(forces: ContactForces, feet: Integers) -> Array:
-    """Return the force on each foot, shape (n,) [N]; `feet` are the numbers of the feet in the robot's order."""
+    """Return the upward force on each foot, shape (n,) [N], in the order of `feet`, which are indices of feet."""
     felt = np.zeros(feet.size)
     for foot, force in zip(forces.identity, forces.force, strict=True):
         if foot < feet.size:  # otherwise the belly touches

@@ -16,16 +16,16 @@ from idcontrol.types import Status
 
 ROBOTS = 1000
 BAR = Bar(of="us", bar=1e6 * ROBOTS / 80_000, goal=1e6 * ROBOTS / 200_000)
-"""Bar: 80 000 control steps per second on two processors; the goal is 200 000. The bar is in microseconds, not in
+"""At least 80 000 control steps per second on two processors; the goal is 200 000. The bar is in microseconds, not in
 multiples of the floor: a call for a thousand robots leaves cold caches, in which the floor takes longer than in other
 sections."""
 NAMES = ("id-coulomb-qp", "id-noslip-lcp")
 
 
 def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
-    """Time each controller on a thousand robots at different instants of the walk.
+    """Return a row for each controller in `NAMES`, with a thousand robots at different instants of the walk.
 
-    Every timed call advances all robots by one period.
+    From call to call, each robot moves on by one instant.
     """
     moments, robot = walk.moments, robots.load(walk.robot)
     start = np.arange(ROBOTS) % len(moments)

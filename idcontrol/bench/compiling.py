@@ -24,7 +24,7 @@ for name in controllers.available():
 
 
 def spent_s(code: str) -> float:
-    """Return the processor time of a process, with its children, that runs `code` with an empty Numba cache [s].
+    """Run `code` in a new process with an empty Numba cache; return its processor time, with its children's [s].
 
     Args:
         code: Program; `folder` is an empty folder.
@@ -37,7 +37,7 @@ def spent_s(code: str) -> float:
 
 
 def run() -> dict[str, Any]:
-    """Return both measurements, as ``idcontrol bench compiling --json`` prints them."""
+    """Measure a trot, and the warm-up of every controller; return what ``idcontrol bench compiling --json`` prints."""
     goals = {"trot_s": (_TROT, GOAL_TROT_S), "controllers_s": (_CONTROLLERS, GOAL_ALL_S)}
     times = {key: (spent_s(code), goal) for key, (code, goal) in goals.items()}
     rows = {key: {"value": spent, "bar": goal, "met": spent <= goal} for key, (spent, goal) in times.items()}

@@ -30,7 +30,7 @@ SENSING = ("id-sensed-1", "id-sensed-2")
 
 
 def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
-    """Return rows of the controllers that need no sensed forces, over the instants at which all feet are loaded.
+    """Return a row for each controller that needs no sensed forces; only times with all feet loaded count.
 
     A controller with the shortcut for sticking contacts has a second row without the shortcut, in which it solves its
     contact problem.

@@ -73,7 +73,7 @@ def _inertia(mass: float, com: Array, central: Array) -> SpatialInertia:
 
 
 def machine(walk: RecordedWalk) -> Job:
-    """Step the robot from the states of the walk under the walk's torques; the answer is the joint velocities."""
+    """Return the job that steps the robot from each state of the walk; its answer is the joint velocities."""
     system, contacts = walk.machine()
     tree = rigid_links(system, contacts)
     world = _DrakeWorld(walk.h, np.array(system.model.gravity.linear))
@@ -126,7 +126,7 @@ def _add(tree: Sequence[RigidLink], world: _DrakeWorld) -> tuple[list[Any], dict
 
 
 def _place(world: _DrakeWorld, link: RigidLink, body: Any, joints: Mapping[str, Any], state: State) -> None:
-    """Set pose and velocity of a free link, or angle and rate of the joint that moves a link."""
+    """Set pose and velocity of `link` if it is free, otherwise position and velocity of its joint, from `state`."""
     q, v = state.q[link.at_q :], state.v[link.at_v :]
     if link.kind == "free":
         axes = rotation(q[3:7])
@@ -144,7 +144,10 @@ def _place(world: _DrakeWorld, link: RigidLink, body: Any, joints: Mapping[str, 
 
 
 def heap(scene: Heap, states: Sequence[BodyState]) -> Job:
-    """Step the heap from `states`; the answer is the velocities of the bodies, shape (n, 6), as in `BodyState`."""
+    """Return the job that steps the heap from each of `states`.
+
+    Its answer is the velocities of the bodies, shape (n, 6), as in `BodyState`.
+    """
     world = _DrakeWorld(scene.period_s, np.array((0.0, 0.0, -9.81)))
     plant, inertias = world.plant, scene.plant.inertias
     bodies = []

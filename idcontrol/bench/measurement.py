@@ -84,7 +84,8 @@ class Benchmark:
         floor: The job of rigid-body terms alone (`floor`), for the same states; None if `job` is None.
         states: Length of the sequence of states.
         solved: Returns True if an answer solves the problem; None skips the check.
-        counted: States whose times count, shape (states,); None means all states.
+        counted: True for states whose times count, shape (states,). If it is None, or no such state was timed, all
+            times count.
         bar: The bound on its times, if any.
         note: A remark for the reader.
         robots: Number of robots that the job steps in one call; None if it is not a batch of robots.
@@ -108,12 +109,12 @@ class TimingRow:
 
     Attributes:
         benchmark: The benchmark that was run.
-        us: Percentiles of our times.
-        floor_ratio: Our median time divided by the median time of the floor; both are timed alternately.
+        us: Percentiles of our times: p50, p99 and p999.
+        floor_ratio: Our median time divided by the median time of the floor.
         samples: Number of measurements.
         unsolved: Number of compared states that we did not solve; None without a check.
         peer: Name of the peer; None without a peer.
-        peer_us: Percentiles of the peer's times.
+        peer_us: The same percentiles of the peer's times.
         peer_ratio: Our median time divided by the median time of the peer.
         difference: Difference between our answers and the peer's, in words.
         agrees: True if the difference is within the tolerance.
@@ -191,7 +192,7 @@ def measure(benchmark: Benchmark, effort: Effort, peer: Peer | None = None) -> T
 
 
 def _distance(benchmark: Benchmark, peer: Peer, ours: list[Any], theirs: list[Any]) -> float:
-    """Return a percentile of the distances between answers that both solve the problem; inf if there are none."""
+    """Return the peer's percentile of the distances over states that both solve; inf without such a state."""
     distances = [
         peer.difference(a, b)
         for a, b in zip(ours, theirs, strict=False)
@@ -214,7 +215,7 @@ def floor(walk: RecordedWalk) -> Job:
 
 
 def terms(system: System, feet: Sequence[str], states: Sequence[State]) -> Job:
-    """Return the job that `floor` runs on a walk (M, bias, Jacobians of feet), for any machine and given states."""
+    """Return the floor's job (M, bias, Jacobians of the feet) for any machine, at `states`."""
     model, frames = system.model, [system.frame(name) for name in feet]
     data = model.createData()
 

@@ -1,7 +1,8 @@
-"""Times of contact models on one inverse-dynamics problem, against the number of contacts.
+"""Times of contact models on inverse-dynamics problems along a walk, by number of contacts.
 
-The timed part is the Python call that runs a controller's scheme, from the assembled problem to impulses. In rows of
-the no-slip kernel, only this kernel is timed; it gets whitened contact rows.
+Most rows time the Python call that runs a controller's scheme, from the assembled problem to impulses. A *scheme* is
+the part of a controller that computes contact impulses and torques. Rows of the no-slip kernel time only this kernel,
+which gets whitened contact rows.
 """
 
 from __future__ import annotations
@@ -83,9 +84,10 @@ PROOF_NODES = 100_000
 
 
 def rows(walk: RecordedWalk, effort: Effort, contacts: Sequence[int] = CONTACTS) -> Iterator[TimingRow]:
-    """Return rows of each scheme and the no-slip kernel by number of contacts, and of one complete search (`_proof`).
+    """Return rows of each scheme and of the no-slip kernel by number of contacts.
 
-    `id-coulomb-qp` has further rows on slippery ground, where its forces reach the friction cones.
+    `id-coulomb-qp` has further rows on slippery ground, where its forces reach the friction cones. If 4 is in
+    `contacts`, the last row is a complete search (`_proof`).
     """
     sets = {n: problems(walk, n) for n in sorted(contacts)}
     for name, scheme in SCHEMES.items():
@@ -102,7 +104,10 @@ def rows(walk: RecordedWalk, effort: Effort, contacts: Sequence[int] = CONTACTS)
 def growing(
     name: str, scheme: Scheme, walk: RecordedWalk, sets: Mapping[int, Sequence[WalkStep]], effort: Effort
 ) -> Iterator[TimingRow]:
-    """Return rows of one scheme, warm and cold, until its median exceeds `SLOWEST_US`."""
+    """Return rows of one scheme, warm and cold, with more and more contacts.
+
+    The rows end when the median exceeds `SLOWEST_US`, or at the largest number of contacts that the scheme accepts.
+    """
     for n, steps in sets.items():
         if scheme in (COULOMB_CONE, COULOMB_LCP) and n > coulomb.MOST_CONTACTS:
             return
@@ -184,7 +189,7 @@ def _no_slip_kernel(walk: RecordedWalk, steps: Sequence[WalkStep], n: int, effor
 
 
 def _proof(walk: RecordedWalk, steps: Sequence[WalkStep], effort: Effort) -> TimingRow:
-    """Return the row of a complete search for the friction LCP's solution with the torque closest to the last."""
+    """Return the row of a complete search for the solution of the friction LCP that is closest to the last torque."""
     asked, starts = [], []
     last = steps[0].step.last
     for each in steps:

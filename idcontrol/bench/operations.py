@@ -25,8 +25,8 @@ def count(kernel: Callable[..., Any], *arguments: Any) -> Counter[str]:
     """Return the number of operations of ``kernel(*arguments)`` by the name of the function that contains them.
 
     Args:
-        kernel: A compiled or plain function. The number is exact if it contains no product of matrices (``@``), which
-            counts once per entry of its result, and no function of numpy except ``sqrt``; other functions do not count.
+        kernel: A compiled or plain function. A product of matrices (``@``) counts once per entry of its result, and
+            functions of numpy other than ``sqrt`` do not count, so the number is exact only without them.
         arguments: Arguments of the kernel, which writes into them as usual.
     """
     counts: Counter[str] = Counter()

@@ -31,7 +31,8 @@ def installed(*packages: str) -> bool:
 class StageOne:
     """Stage I in the standard form of QP solvers: min ½xᵀHx + gᵀx with x ≥ 0 and C x ≥ 0.
 
-    The unknowns are scaled impulses, x = (f_N, f_S⁺, f_S⁻, f_T⁺, f_T⁻) / s.
+    Stage I finds impulses in friction pyramids that dissipate the most energy (math.md, section 7). The unknowns are
+    scaled impulses, x = (f_N, f_S⁺, f_S⁻, f_T⁺, f_T⁻) / s.
 
     Attributes:
         H: Hessian, scaled to a diagonal of about 1, shape (5n, 5n).
@@ -233,7 +234,7 @@ QP_PEERS = (
 
 
 def quantecon(matrices: Sequence[Array], constants: Sequence[Array]) -> Job | None:
-    """Return the job of quantecon's Lemke method, compiled by Numba; the answer is z, or None if the method fails.
+    """Return the job of quantecon's Lemke method; its answer is the LCP's solution z, or None if the method fails.
 
     Returns:
         The job; None if quantecon is not installed.

@@ -42,7 +42,7 @@ rad/s after 1 ms."""
 
 
 def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
-    """Return rows of single plants, of a plant against each simulator, of whole ticks, and of heaps."""
+    """Return rows of single plants, of one plant against each simulator, of controller plus plant, and of heaps."""
     for name in PLANTS:
         own = walk if name == "coulomb-lcp" else walks.walk(walk.robot, name, len(walk.moments))
         yield measure(_step_benchmark(own, name), effort)
@@ -173,7 +173,7 @@ ENGINES: dict[str, Callable[[RecordedWalk], Job | None]] = {
     "MuJoCo": _mujoco,
     "Bullet, read from Python": _bullet,
 }
-"""Other simulators by name; a job is None if its simulator is not installed."""
+"""Functions by simulator that return the simulator's job, or None if it is not installed."""
 
 
 def _heap(heap: Heap, below: Job, bodies: int) -> TimingRow:
@@ -209,7 +209,7 @@ def _heap(heap: Heap, below: Job, bodies: int) -> TimingRow:
         bar=Bar(of="peer", bar=1.0, goal=HEAPS[bodies]),
         note="from the fall to rest; ours counts each box on a face with up to four contacts, Drake with one",
     )
-    # time the whole fall, without a time limit: the cost of a step varies tenfold during a fall
+    # time the whole fall, because the cost of a step varies tenfold during a fall
     effort = Effort(samples=len(states), compared=len(states), budget_s=HEAP_BUDGET_S)
     return measure(benchmark, effort, peer)
 

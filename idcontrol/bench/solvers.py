@@ -1,4 +1,6 @@
-"""Times of solvers: stage I against general QP solvers, and Lemke's method against another implementation.
+"""Times of solvers: our solver of stage I against general QP solvers, and Lemke's method against quantecon's.
+
+Stage I is the convex problem of the controller ``id-coulomb-qp`` (math.md, section 7).
 
 Our solvers get whitened rows with six columns, as in a control step (math.md, section 3). Other solvers get the matrix
 that they need, assembled beforehand: only the solver itself is timed.
@@ -42,7 +44,10 @@ LEMKE_BAR = Bar(of="peer", bar=1.2, goal=1.0)
 
 
 def rows(walk: RecordedWalk, effort: Effort, contacts: Sequence[int] = CONTACTS) -> Iterator[TimingRow]:
-    """Return rows of stage I against each installed solver, then of Lemke's method, for each number of contacts."""
+    """Return, for each number of contacts, rows of stage I against each installed solver, then one of Lemke's method.
+
+    A solver whose `most` is exceeded has no row, nor has Lemke's method above `LEMKE_MOST` contacts.
+    """
     for n in sorted(contacts):
         steps = problems(walk, n)
         whitened = [whiten(each.problem) for each in steps]

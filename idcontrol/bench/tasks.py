@@ -27,7 +27,7 @@ from idcontrol.types import Array, Reference, State
 CONTROLLER, MU, H, TURN = "id-coulomb-qp", 0.6, 1e-3, 25
 KP, POSTURE = 100.0, {"kp": 30.0, "weight": 1e-2}
 PUSH: Final = np.array([0.1, 0.2, 0.1, 0.0, 0.0, 0.0])
-"""Demanded acceleration of the first task [m/s²]."""
+"""Demanded acceleration of the first task, linear then angular [m/s², rad/s²]; a task takes the part of its kind."""
 LIFT_M, NEWTON = 0.05, 20
 SAME: Final = 1e-5
 """Largest difference of joint accelerations between equal answers, relative to the largest acceleration."""
@@ -55,7 +55,7 @@ CASES: Final = (
 
 
 def leaning(system: System, q: Array, stand: str, lift: str) -> Array:
-    """Return a configuration near q: the centre of mass is above the frame `stand`, `lift` is raised by `LIFT_M`."""
+    """Return a configuration near q with the centre of mass above the frame `stand`, and `lift` raised by `LIFT_M`."""
     model, data = system.model, system.scratch
     pin.framesForwardKinematics(model, data, q)
     frames = [model.getFrameId(name) for name in (stand, lift)]
@@ -75,7 +75,7 @@ class Step:
     """A case at one state."""
 
     def __init__(self, case: Case) -> None:
-        """Make the controller of a case and its arguments; feet are points, as in TSID."""
+        """Make the controller of a case, its state and its reference; feet are points, as in TSID."""
         robot = robots.load(case.robot)
         contacts = robot.contacts(MU)
         self.system, soles = contacts.system, robot.description.soles
@@ -132,14 +132,14 @@ def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
     """Return rows of all `CASES`; the floor is timed on the robot of each case.
 
     Raises:
-        InputError: ``TSID_PYTHON`` does not name an interpreter with TSID.
+        InputError: ``TSID_PYTHON`` is set, but does not name an interpreter with TSID.
     """
     for case in CASES:
         yield _row(case, effort)
 
 
 def _row(case: Case, effort: Effort) -> TimingRow:
-    """Compare answers, then time our controller and TSID alternately."""
+    """Return the row of a case; with ``TSID_PYTHON``, TSID's answer is compared, and both are timed alternately."""
     step = Step(case)
     peer = Tsid(step.setup) if os.environ.get("TSID_PYTHON") and case.tasks else None
     floor, _ = in_turns([terms(step.system, step.feet, [step.state])], 1, effort.samples, effort.budget_s)

@@ -1,8 +1,8 @@
 """Times of a whole tick and of its parts, in a loop on the wall clock whose plant is in another process.
 
 Between two ticks the processor idles or does other work. So caches are colder than in the section `controllers`, where
-steps follow one another. At 1 kHz a rehearsal shortly before each tick warms them (`idcontrol.loop.rehearsal`). The
-loop's metrics contain the CPU time of a tick and the times of its parts (`idcontrol.loop.telemetry.PARTS`).
+steps follow one another. At 1 kHz a rehearsal shortly before each tick warms the caches (`idcontrol.loop.rehearsal`).
+The loop's metrics contain the CPU time of a tick and the times of its parts (`idcontrol.loop.telemetry.PARTS`).
 """
 
 from __future__ import annotations

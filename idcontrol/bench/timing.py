@@ -59,7 +59,7 @@ def in_turns(jobs: Sequence[Job], states: int, samples: int, budget_s: float) ->
         budget_s: Time after which to stop early [s].
 
     Returns:
-        Times, shape (taken, jobs) [us], and the index of the state of each row, shape (taken,).
+        Times, shape (taken, jobs) [us], and the index of the state of each row, shape (taken,); taken ≤ `samples`.
     """
     taken = np.empty((samples, len(jobs)))
     state_of = np.empty(samples, dtype=np.int64)

@@ -17,7 +17,7 @@ from idcontrol.errors import IdControlError, UnknownName
 FIRST = ("mu", "controller", "plant", "robot", "terrain")
 """Settings at the beginning of a folder's name, in order."""
 LONGEST = 100
-"""Longest folder name, without its number."""
+"""Longest folder name; a number or digits may be appended to make it unique."""
 
 
 def start_of(experiment: Experiment, preset: str) -> msgspec.Struct:
@@ -48,7 +48,7 @@ def folder_name(stem: str, preset: str, start: msgspec.Struct, config: msgspec.S
 
 
 def _rank(key: str) -> int:
-    """Return the rank of a setting: `FIRST`, then the others in the order of the configuration."""
+    """Return the sort key of a setting in a folder's name: the settings in `FIRST` precede all others."""
     return FIRST.index(key) if key in FIRST else len(FIRST)
 
 
@@ -69,7 +69,7 @@ def _word(key: str, value: Any) -> str:
 def changes(config: Mapping[str, Any], experiment: str, preset: str) -> dict[str, Any]:
     """Return the settings of a recorded run that differ from its preset, by dotted key.
 
-    If the experiment is not installed, its presets are unknown, and all settings are returned.
+    If the experiment or its preset is unknown here, all settings are returned.
     """
     now = flat(config)
     try:

@@ -62,7 +62,7 @@ def build(start: Config, changes: Mapping[str, Any], spelling: Mapping[str, str]
 
     Raises:
         UnknownName: A key does not exist; the message suggests the nearest key.
-        InputError: A value is invalid.
+        InputError: A value is invalid, or the last part of several keys equals the name.
     """
     spelling = {} if spelling is None else spelling
     config = type(start)
@@ -136,7 +136,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
 
 
 def number(text: str) -> float:
-    """Parse a number as users write it: in TOML, in JSON, and as an option.
+    """Parse a number in a TOML or JSON value, or in an option of the command line.
 
     Raises:
         ValueError: The text is not a number, or the number is so large that it would become infinite.

@@ -1,8 +1,7 @@
 """Experiments, robots, studies, controllers and plants of any installed package, by name.
 
 All are entry points, in the groups ``idcontrol.experiments``, ``idcontrol.robots``, ``idcontrol.studies``,
-``idcontrol.controllers`` and ``idcontrol.plants``. So the library imports no higher layer, and other packages can add
-entries.
+``idcontrol.controllers`` and ``idcontrol.plants``. So other packages can add entries.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class Experiment(Protocol):
         ...
 
     def rehearsals(self) -> Sequence[Any]:
-        """Return configurations of short runs that compile all kernels; the first compiles their shared kernels."""
+        """Return configurations of short runs that compile all kernels; the first run compiles the shared kernels."""
         ...
 
 
@@ -91,7 +90,7 @@ def robot_libraries() -> list[RobotLibrary]:
 
 
 def library_of(robot: str) -> Any:
-    """Return the library that has the robot with this name; for a path, return the first library.
+    """Return the library that has the robot with this name; for a path or an unknown name, the first library.
 
     Raises:
         InputError: No robot library is installed.
@@ -103,7 +102,10 @@ def library_of(robot: str) -> Any:
 
 
 def summaries(group: str) -> dict[str, str]:
-    """Return the description of each entry point of a group: its `summary`, or the first line of its docstring."""
+    """Return the description of each entry point of a group: its `summary`, or the first line of its docstring.
+
+    For an entry point that cannot be loaded, the description is the reason.
+    """
     descriptions = {}
     for name, entry in entry_points(group).items():
         try:
@@ -133,7 +135,7 @@ def _summary_in_source(entry: Any) -> str | None:
 def registered(group: str) -> dict[str, str]:
     """Return a one-line description of each controller or plant, by name.
 
-    For built-in ones it is read from the calls ``register(name, line, ...)`` in the source.
+    Descriptions of built-in objects are read from the calls ``register(name, line, ...)`` in the source.
     """
     items = {}
     for statement in _source(group):  # the group has the name of the module with these calls

@@ -73,7 +73,10 @@ _READ: Final[dict[str, tuple[tuple[int, int, int], ModuleType]]] = {}
 
 
 def own_line(error: BaseException) -> str | None:
-    """Return the innermost line of a user's file in the traceback of `error`; None if there is none."""
+    """Return the innermost place in a user's file in the traceback of `error`, such as ``"mine.py, line 7"``.
+
+    None if the traceback, and the traceback of the error's cause, contain no such place.
+    """
     lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in _OWN]
     if lines:
         return f"{Path(lines[-1].filename).name}, line {lines[-1].lineno}"
@@ -104,14 +107,14 @@ def factory(kind: Kind, name: str, registered: Iterable[str]) -> Callable[[Any],
     """Return the function that makes the object `name` from a `Setup`.
 
     The class or function of this name is called with ``(robot, mu, rate)``, the `Setup` or nothing, depending on its
-    signature. An object that already has all methods in `calls` is used directly. A file that has changed since the
-    last call is read again, so edits take effect in a running notebook.
+    signature. An object that already has all methods in `Kind.calls` is used directly. A file that has changed since
+    the last call is read again, so edits take effect in a running notebook.
 
     Args:
         kind: Required kind.
         name: A place, or the name of an entry point. Modules are searched among installed modules first, then in the
             working directory.
-        registered: Registered names, for the message.
+        registered: Registered names, for error messages.
 
     Raises:
         UnknownName: Nothing has that name, or the file or module does not define it.
@@ -145,7 +148,7 @@ def contact_law(kind: Kind, name: str, registered: Iterable[str]) -> ContactLaw:
 
 
 def _target(kind: Kind, name: str, registered: Iterable[str]) -> Any:
-    """Return the object of that name or place."""
+    """Return the object at the entry point or place called `name`."""
     others = entry_points(kind.group)
     if name in others:
         target = _imported(kind, name, name, others[name].load)

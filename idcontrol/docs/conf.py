@@ -56,8 +56,8 @@ SECTION = re.compile(r"(Args|Attributes|Returns|Raises|Yields|Note|Example|Examp
 QUOTED = re.compile(r"(``.*?``|`.*?`)")
 BULLET = re.compile(r"^\s*(?:[*-] )?")
 TIGHT = re.compile(r"<mo(?: stretchy=\"false\">([/|])|[^>]*>(‖))</mo>")
-"""Signs that need no space around them. Browsers treat them as operators: they add space, and raise the first of a
-pair."""
+"""Signs that need no space around them. As operators, they would be drawn with space, and the first of a pair would be
+drawn raised."""
 
 FORWARD = re.compile(r"TypeAliasForwardRef\('(\w+)'\)")
 

@@ -1,6 +1,6 @@
 """Make the page of pictures, one for each experiment: ``make gallery``; needs Chromium and the extra ``viz``.
 
-Robots are shown in 3-D, other experiments by the first figure that they draw.
+Experiments in `IN_3D` are shown as scenes in 3-D, all others by a figure that their run draws.
 """
 
 from __future__ import annotations
@@ -122,7 +122,10 @@ def rendered(folder: Path, times: list[float], profile: Path, size: tuple[int, i
 
 
 def picture(name: str, folder: Path, out: Path, profile: Path) -> Path:
-    """Return the picture of a run: its scene, or its figure in `FIGURES`, by default the first."""
+    """Write the picture of a run into the folder `out`; return its path.
+
+    The picture is the scene for an experiment in `IN_3D`, otherwise the figure in `FIGURES`, by default the first.
+    """
     run = load(folder)
     if name not in IN_3D:
         figures = recorded(run.folder, run.meta)

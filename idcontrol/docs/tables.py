@@ -36,7 +36,7 @@ def quantities() -> str:
 
 
 def trust() -> str:
-    """Return the output of ``idcontrol trust --json``, one table for each part of the library."""
+    """Return the stored output of ``idcontrol trust --json``, as one table for each part of the library."""
     claims = json.loads((DATA / "trust.json").read_text(encoding="utf-8"))["claims"]
     parts = []
     for part in dict.fromkeys(claim["part"] for claim in claims):
@@ -60,7 +60,7 @@ def _power(value: float) -> str:
 
 
 def bench() -> str:
-    """Return the rows of ``idcontrol bench all --json`` that have a goal."""
+    """Return the rows with a goal in the stored output of ``idcontrol bench all --json``."""
     header = ["section", "job", "contacts", "p50 [µs]", "measured", "of", "limit", "goal", "met"]
     return markdown(header, (_bench_row(row) for row in _bench()["rows"] if row["goal"] is not None))
 
@@ -113,7 +113,7 @@ def verdicts() -> str:
 
 
 def differing() -> str:
-    """Return the numbers that differ from the papers, by place: our number, theirs, and the page that explains why."""
+    """Return tables of differing numbers by table or figure of a paper: the printed number, ours, and the reason."""
     said, parts = _papers()["judged"], []
     for source in (f"{place['paper']}, {place['where']}" for place in _papers()["places"]):
         rows = [

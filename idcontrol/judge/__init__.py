@@ -36,7 +36,9 @@ DIGITS: Final = 1e-8
 
 
 def violation(law: Law, problem: StepProblem, solution: StepSolution) -> float:
-    """Return the largest violation, scaled per contact, in a step without bilateral rows; inf if v⁺ or f is not finite.
+    """Return the largest violation, scaled per contact, in a step without bilateral rows.
+
+    The result is inf if a velocity or an impulse of the answer is not finite.
 
     Args:
         law: Law of the model.
@@ -90,7 +92,7 @@ def missed(law: Law, problem: StepProblem, impulses: Array) -> float:
 
 
 def _in_own_units(law: Law, problem: StepProblem, solution: StepSolution) -> Touching:
-    """Scale contacts separately.
+    """Return the contacts after a step, each with its own scales.
 
     The scale of a velocity is its size at zero impulse plus the net change by all impulses. The scale of an impulse is
     the largest impulse of its contact, or the impulse that gives the contact its velocities, if that is larger.
@@ -146,11 +148,10 @@ def _in_own_units(law: Law, problem: StepProblem, solution: StepSolution) -> Tou
 
 
 def _sap(problem: StepProblem, solution: StepSolution, speed: Array) -> Array:
-    """Return the distance of impulses from the projection of ``-R⁻¹(J v⁺ - v̂)`` onto the cone.
+    """Return the distance of each contact's impulse from the projection of ``-R⁻¹(J v⁺ - v̂)`` onto its cone, (n,).
 
-    It is relative to the larger of the impulse and speed/R.
-
-    This is the law of near-rigid contacts (Castro, Permenter & Han 2022, sections VII and IX).
+    The distance is relative to the impulse or to `speed` / R, whichever is larger. A near-rigid contact obeys its law
+    if the distance is 0 (Castro, Permenter & Han 2022, sections VII and IX).
     """
     contacts, h, f = problem.contacts, problem.h, solution.impulses
     n, J = len(contacts), contacts.jacobian

@@ -45,27 +45,27 @@ class Touching(NamedTuple):
     movable: Booleans
 
     def pressing(self) -> Array:
-        """Scaled normal impulses, shape (n,)."""
+        """Return the scaled normal impulses, shape (n,)."""
         return relative(self.f[:, 0], self.impulse[:, 0])
 
     def opening(self) -> Array:
-        """Scaled normal velocities, shape (n,)."""
+        """Return the scaled normal velocities, shape (n,)."""
         return relative(self.u[:, 0], self.speed[:, 0])
 
     def across(self) -> Array:
-        """Larger of the scales of the two tangential velocities, shape (n,) [m/s]."""
+        """Return the larger scale of the two tangential velocities, shape (n,) [m/s]."""
         return np.asarray(self.speed[:, 1:].max(axis=1))
 
     def slip(self) -> Array:
-        """Tangential velocities divided by `across`, shape (n, 2)."""
+        """Return the tangential velocities divided by `across`, shape (n, 2)."""
         return relative(self.u[:, 1:], self.across()[:, None])
 
     def fastest_slip(self) -> Array:
-        """Larger magnitude of the two scaled tangential velocities (`slip`), shape (n,)."""
+        """Return the larger magnitude of the two scaled tangential velocities (`slip`), shape (n,)."""
         return np.asarray(np.abs(self.slip()).max(axis=1))
 
     def friction(self) -> Array:
-        """Sum of the magnitudes of both tangential impulses, shape (n,) [N s]."""
+        """Return the sum of the magnitudes of both tangential impulses, shape (n,) [N s]."""
         return np.asarray(np.abs(self.f[:, 1:]).sum(axis=1))
 
 
@@ -163,7 +163,7 @@ def _viscous(c: Touching) -> Array:
 
 
 def _no_slip(c: Touching) -> Array:
-    """Return the violation of infinite friction; slip and approach up to `SLIP_SPEED` count as zero (section 4.3)."""
+    """Return the violation of infinite friction; slip and approach up to `SLIP_SPEED` count as 0 (math.md, 4.3)."""
     opening = np.where(np.abs(c.u[:, 0]) <= SLIP_SPEED, np.maximum(c.u[:, 0], 0.0), c.u[:, 0])
     slow = (np.abs(c.u[:, 1:]) <= SLIP_SPEED).all(axis=1, keepdims=True)
     c = c._replace(u=np.column_stack((opening, np.where(slow, 0.0, c.u[:, 1:]))))

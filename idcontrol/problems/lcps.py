@@ -23,7 +23,8 @@ def coulomb_lcp(rho: Array, c: Array, mu: Array) -> tuple[Array, Array, Array]:
         mu: Friction coefficients, shape (n,).
 
     Returns:
-        Q, r and the balancing factors (math.md, section 13.2).
+        Q, r and the balancing factors (math.md, section 13.2), shapes (N, N), (N,) and (N,), where N = n + 5 t and t is
+        the number of contacts with μ > 0.
     """
     n, rough = mu.size, np.flatnonzero(mu)
     t = rough.size
@@ -69,7 +70,7 @@ def edge_rows(problem: StepProblem) -> tuple[Array, Array]:
 
 
 def excluded(rows: Array, r: Array) -> bool | None:
-    """True if no y has ``rows y + r ≥ 0``; None if undecided.
+    """True if no y has ``rows y + r ≥ 0``, with `rows` (m, k) and r (m,); None if undecided.
 
     A linear program searches for a certificate c ≥ 0 with ``rowsᵀc = 0`` and ``r·c < 0``.
     """

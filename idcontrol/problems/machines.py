@@ -43,9 +43,9 @@ def free_body(inertia: Array) -> System:
 
 
 def sled(ground: Terrain, mu: float, *, dt: float = H, settings: plants.GroundSettings | None = None) -> plants.Setup:
-    """Return a body on four ball feet, for `plants.build`.
+    """Return the setup of a body on four ball feet, for `plants.build`.
 
-    Its three moments of inertia differ, so it tumbles in the air.
+    The three moments of inertia differ, so the body tumbles in the air.
     """
     system = free_body(np.diag(SLED_INERTIA))
     contacts = SphereContacts(system, ("body",) * 4, FOOT, ground, mu, offsets=_SLED_FEET)
@@ -66,7 +66,7 @@ def sled_energy(state: State) -> float:
 
 
 def ball(mu: float = HOLDING, *, dt: float = H) -> plants.Setup:
-    """Return a solid ball of radius `BALL` on level ground, for `plants.build`."""
+    """Return the setup of a solid ball of radius `BALL` on level ground, for `plants.build`."""
     system = free_body(0.4 * SLED_MASS * BALL**2 * np.eye(3))
     return plants.Setup(system=system, contacts=SphereContacts(system, ("body",), BALL, plane(), mu), dt=dt)
 
@@ -77,7 +77,10 @@ WALKER_MASS = 4.0 + 4 * 0.6
 
 
 def walker(limit: float = 1e3) -> tuple[System, SphereContacts]:
-    """Return a trunk on four legs over level ground; each leg has three sliding joints, limited to `limit` [N]."""
+    """Return the walker, a trunk on four legs of three sliding joints, and the contacts of its feet with level ground.
+
+    Joint forces are limited to `limit` [N].
+    """
     model = pin.Model()
     trunk = model.addJoint(0, pin.JointModelFreeFlyer(), pin.SE3.Identity(), "trunk")
     model.appendBodyToJoint(trunk, pin.Inertia(4.0, np.zeros(3), np.diag([0.03, 0.06, 0.07])), pin.SE3.Identity())

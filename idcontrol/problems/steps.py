@@ -23,7 +23,7 @@ DEMANDS: Final = ("consistent", "noisy", "arbitrary")
 
 
 def kind_of(number: int) -> tuple[bool, bool]:
-    """Return two flags of problem `number`: its machine stands on feet; it is an inverse problem."""
+    """Return two flags of problem `number`: True if its machine stands on feet; True if the problem is inverse."""
     return number % 2 == 0, number // 2 % 2 == 1
 
 
@@ -94,7 +94,7 @@ def _feet(rng: np.random.Generator, n: int, inverse: bool) -> StepProblem:
 
 
 def _boxes(rng: np.random.Generator, n: int, inverse: bool) -> StepProblem:
-    """Return boxes on each other, on the floor and against walls; in an inverse problem a hand moves some of them."""
+    """Return boxes on each other, on the floor and against walls; in an inverse problem a hand may move some boxes."""
     bodies = int(rng.integers(1, min(n, 6) + 1))
     pile = random_pile(rng, bodies, n, 0, lightest=10.0 ** -rng.uniform(0.5, 6.0))
     v = pile.v + 0.3 * rng.normal(size=6 * bodies)

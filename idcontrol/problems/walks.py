@@ -36,8 +36,8 @@ HEAP_MU, HEAP_STEP_S = 1.0, 0.01
 """Friction coefficient of a heap, and the step of its plant [s]."""
 
 HEAP_TOLERANCE = 1e-6
-"""Tolerance ε_r of the stopping rule (Castro et al. 2022, eq. 20), as in Drake; each island of the heap must meet it.
-"""
+"""Tolerance ε_r of SAP's stopping rule (Castro et al. 2022, eq. 20), as in Drake; each group of connected bodies must
+meet it."""
 
 PATCH_MU, PATCH_M, PATCH_M_S, PATCH_FOOT_M = 0.5, 0.2, 0.2, 1e-3
 """A box on a plate: friction coefficient, edge of the square of its contacts [m], initial sliding speed [m/s], radius
@@ -95,8 +95,8 @@ class Heap:
     """Balls and boxes in a container on flat ground.
 
     Attributes:
-        plant: Plant that steps them.
-        start: State before they fall.
+        plant: Plant that steps the bodies.
+        start: State before the bodies fall.
         round: True for balls, False for boxes, shape (n,).
         radius_m: Radius of a ball.
         side_m: Edge of a box.
@@ -118,7 +118,7 @@ class Heap:
 
 
 def walk(robot: str, plant: str, periods: int) -> RecordedWalk:
-    """Return `periods` of a straight trot on flat ground, from its second step on.
+    """Return `periods` control periods of a straight trot on flat ground, after the first `SETTLING` periods.
 
     Raises:
         InputError: The robot falls.

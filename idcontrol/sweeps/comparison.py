@@ -40,7 +40,8 @@ def compare(
 
     Args:
         experiment: Name of the experiment.
-        controllers: Names, or places of user classes (``"mine.py:Mine"``); None means all names.
+        controllers: Names, or places of user classes (``"mine.py:Mine"``); None means all names, unless `vary` or
+            `settings` sets the controller.
         vary: Values of any other settings, e.g. ``{"mu": [0.1, 0.8], "seed": range(5)}``.
         preset: The configuration that every run begins with.
         jobs: Number of simultaneous runs; None means one per core.
@@ -112,7 +113,7 @@ def conduct(
     notice: Callable[[str], None],
     ended: Callable[[RunOutcome, float], None] = lambda outcome, share: None,
 ) -> tuple[RunOutcome, ...]:
-    """Make the missing runs and write the table of all runs.
+    """Make the missing runs, write the table of all runs, and return all outcomes in planned order.
 
     Args:
         planned: All runs of the comparison.
@@ -122,10 +123,10 @@ def conduct(
         study: Name of the study; None without a study.
         command: The command that makes or continues this comparison.
         notice: Called with a line about each run that is repeated because its record is damaged.
-        ended: Called with each finished run, and the completed share, 0 to 1.
+        ended: Called with the outcome of each run that has ended, and the completed share, 0 to 1.
 
     Raises:
-        InputError: The folder is unusable, or every run refused its settings.
+        InputError: The folder is unusable, or the settings of every run were refused.
     """
     with record.opened(out, planned, experiment=experiment, study=study, command=command) as folder:
         wanted = []

@@ -171,7 +171,7 @@ def _start(row: PlannedRun, runs: Path) -> _Attempt:
 
 
 def _finish(attempt: _Attempt) -> None:
-    """Rename the folder of a finished run to the name of its row or, if the run failed, to `failed_folder`."""
+    """Rename the folder of an ended run to the name of its row or, if there is no record, to `failed_folder`."""
     folder, runs, row = attempt.folder, attempt.runs, attempt.row
     attempt.log.seek(0)
     lines = attempt.log.read().decode(errors="replace").strip().splitlines()

@@ -20,7 +20,8 @@ from idcontrol.sweeps.record import RunOutcome, varied_keys
 from idcontrol.types import Array
 
 PANELS = 8
-"""Maximum number of conditions in a figure, one panel each."""
+"""Maximum number of panels in a figure. A panel shows one *condition*: a combination of the varied settings, except the
+seed and the setting that distinguishes lines."""
 
 DISTINCT = 20
 """Maximum number of conditions with a separate colour, marker and legend entry."""
@@ -246,7 +247,7 @@ def _panels(
     x: str,
     y: str,
 ) -> Figure | None:
-    """Return a figure with one panel per condition and one colour per line; None if no run has arrays for it."""
+    """Return a figure with one panel per condition and one colour per line; None if no run has arrays to draw."""
     drawable: dict[str, list[tuple[RunOutcome, Digest]]] = {}
     for condition, members in scene.panels.items():
         for o in members:
@@ -281,7 +282,7 @@ def _panels(
 
 
 def _curves(scene: _Scene, key: str) -> Figure | None:
-    """Draw quantities against a numeric setting, one line per controller."""
+    """Draw quantities against a numeric setting, in one colour per line of the scene; None without quantities."""
     shown = [curve for curve in CURVES if any(o.metric(curve[0]) is not None for o in scene.outcomes)]
     if not shown:
         return None
@@ -321,7 +322,7 @@ def _log(axis: Any) -> None:
 
 
 def _means(outcomes: Sequence[RunOutcome], key: str, metric: str) -> tuple[list[float], list[float]]:
-    """Return the values of a setting, and for each value the mean of a metric over its runs."""
+    """Return the values of a setting, and the mean of a metric over the runs with each value."""
     by_value: dict[float, list[float]] = {}
     for o in outcomes:
         by_value.setdefault(o.setting(key), []).append(o.metric(metric))

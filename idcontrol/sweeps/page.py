@@ -66,8 +66,8 @@ def all_rows(outcomes: Sequence[RunOutcome], of: Sequence[str] | None = None) ->
 
     Args:
         outcomes: The runs.
-        of: Keys of metrics: of the metrics that differ, only these are shown. All are shown if none of these differs,
-            or for None.
+        of: Keys of the metrics to show. If it is None, or none of these metrics differs, all metrics that differ are
+            shown.
     """
     keys = varied_keys([o.row for o in outcomes])
     ended = [o.metrics for o in outcomes if o.metrics is not None]
@@ -134,7 +134,7 @@ def _ended(outcomes: Sequence[RunOutcome]) -> list[RunOutcome]:
 
 
 def _which(outcome: RunOutcome, outcomes: Sequence[RunOutcome]) -> str:
-    """Return a run's controller and the settings in which it differs from most runs; its name if there are none."""
+    """Return a run's controller, if varied, and its settings that at most half of the runs share; else its name."""
     settings = {
         key: outcome.setting(key)
         for key in varied_keys([o.row for o in outcomes])

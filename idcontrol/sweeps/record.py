@@ -40,7 +40,7 @@ class RunOutcome:
     Attributes:
         row: The planned run.
         metrics: Metrics of a finished run, successful or not; None otherwise.
-        reason: Reason why the task failed; None if it succeeded.
+        reason: Reason why the task failed, or why there is no record; None if the task succeeded.
         folder: Folder of the run.
     """
 
@@ -69,7 +69,7 @@ COINCIDE = ("tau_mean_nm", "dtau_mean_nm_s", "dtau_max_nm_s", "q_err_rad", "qd_e
 
 
 def coinciding(outcomes: Sequence[RunOutcome]) -> str:
-    """Name the controllers with equal results in runs that differ only in the controller, and why they are equal.
+    """Name controllers with equal results in runs that differ only in the controller, and say why they are equal.
 
     Returns:
         One sentence for each group of equal controllers; empty without such a group.
@@ -274,7 +274,10 @@ def flat_rows(outcomes: Sequence[RunOutcome]) -> list[dict[str, Any]]:
 
 
 def varied_keys(rows: Sequence[PlannedRun]) -> list[str]:
-    """Return the settings that differ between `rows`; if none differs, the last changed setting, else the preset."""
+    """Return the settings that differ between `rows`.
+
+    If none differs, return the last changed setting; if none was changed, ``preset``.
+    """
     keys = ["preset", *dict.fromkeys(key for row in rows for key in row.changes)]
     values = {key: {json.dumps(row.preset if key == "preset" else at(row.config, key)) for row in rows} for key in keys}
     varied = [key for key in keys if len(values[key]) > 1]

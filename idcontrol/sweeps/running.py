@@ -35,7 +35,7 @@ HEADLINE = (
     "rate_hz",
     "preset",
 )
-"""Settings, if the experiment has them, and metrics in a run's heading."""
+"""Settings and metrics in the heading of a run that has them."""
 
 
 def run(experiment: str, *, preset: str = "default", out: str | Path | None = None, **settings: Any) -> Run:
@@ -184,7 +184,7 @@ def conduct(
         progress: Called with the completed share, 0 to 1.
 
     Returns:
-        The metrics, the settings of `HEADLINE` and the folder.
+        The metrics, the settings in `HEADLINE`, the experiment's name, the start time and the folder.
     """
     try:
         # NumPy need not warn: our code detects numbers that are not finite and reports them as a status

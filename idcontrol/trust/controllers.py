@@ -107,7 +107,7 @@ def _under_predicted_forces(command: Command, system: System, contacts: SphereCo
     unit="N",
 )
 def torque_excess() -> float:
-    """Return the largest excess of a torque over its limit [N] under absurd demands; zero or negative if it holds."""
+    """Return the largest torque under absurd demands minus its limit [N]; zero or negative if all limits hold."""
     limit, rng = 12.0, np.random.default_rng(1)
     torques = [
         machines.first_command(name, acceleration=size * rng.normal(size=12), limit=limit).tau

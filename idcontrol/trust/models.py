@@ -13,7 +13,7 @@ from idcontrol.trust.claims import claim
 from idcontrol.types import Status
 
 JUDGED: Final = 200
-"""Number of judged steps: random steps, and hostile steps."""
+"""Number of judged random steps, and number of judged hostile steps."""
 
 
 @claim(

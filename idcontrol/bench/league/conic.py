@@ -1,4 +1,4 @@
-r"""A step of SAP as a second-order cone program, for general solvers (Castro, Permenter & Han 2022, section V, eq. 15).
+r"""A step of the contact model SAP as a second-order cone program (Castro, Permenter & Han 2022, section V, eq. 15).
 
     minimize over v, γ   ½ (v - v*)ᵀ M (v - v*) + ½ γᵀ R γ    subject to   g = J v - v̂ + R γ in the dual friction cones
 
@@ -28,7 +28,9 @@ from idcontrol.types import Array
 
 
 class Program(NamedTuple):
-    """The program of n contacts and m velocities; entries 3 i to 3 i + 2 belong to contact i, its normal first.
+    """The program of n contacts and m velocities; rows 3 i to 3 i + 2 of J, rho, c and R belong to contact i.
+
+    The first of these three rows is the normal.
 
     Attributes:
         M: Inertia, shape (m, m).
@@ -71,7 +73,12 @@ class Answer(NamedTuple):
 
 
 def program(problem: SparseProblem, sigma: float, beta: float) -> Program:
-    """Return the program of a step, with SAP's regularization.
+    """Return the program of a step.
+
+    Args:
+        problem: The step.
+        sigma: SAP's factor σ of the tangential regularization (`idcontrol.models.sap.regularization`).
+        beta: SAP's factor β of the normal regularization of nearly rigid contacts.
 
     Raises:
         InputError: A friction coefficient is infinite: the dual of its cone has no interior.

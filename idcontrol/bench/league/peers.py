@@ -1,8 +1,9 @@
 """Solvers of other packages for `idcontrol.bench.league.solvers`, run in a separate script since some of them crash.
 
-A line on stdin is a JSON list: the problem's file (.npz), the solver, its tolerance, its largest number of iterations,
-and the time after which the solver is not called again [s]. The answer is a line on stdout: ``{"r": impulses or null,
-"seconds": shortest time}``. The script imports nothing of idcontrol, as siconos needs a separate interpreter.
+A line on stdin is a JSON list: the problem's file (.npz), the package, its solver, the tolerance, the largest number of
+iterations, and the time after which the solver is not called again [s]. The answer is a line on stdout: ``{"r":
+impulses or null, "seconds": shortest time}``. The script imports nothing of idcontrol, as siconos needs a separate
+interpreter.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ SOLVES = 60
 
 
 def pinocchio(method: str, W: Any, q: Any, mu: Any, tolerance: float, rounds: int) -> Solve:
-    """Return ADMM (Carpentier et al. 2024) or projected Gauss-Seidel (PGS) of Pinocchio, where tangents come first."""
+    """Return Pinocchio's ADMM (Carpentier et al. 2024) or projected Gauss-Seidel (PGS)."""
     pin: Any = importlib.import_module("pinocchio")
     n = mu.size
+    # Pinocchio puts the tangents of a contact before its normal
     order = np.arange(3 * n).reshape(n, 3)[:, [1, 2, 0]].ravel()
     model = pin.Model()
     model.addJoint(0, pin.JointModelFreeFlyer(), pin.SE3.Identity(), "body")

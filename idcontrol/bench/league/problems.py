@@ -19,8 +19,8 @@ from idcontrol.models.whitened import whiten
 from idcontrol.types import Array
 
 RECORDED: Final = Path(__file__).parent / "recorded"
-"""Plant steps of trots that follow velocity commands (links at μ 0.1 and 0.8, go1 at 0.1, anymal at 0.8) and of grasps
-(μ 0.3 and 1). From the 300th step on, every 97th step of a run was converted by `of_step`."""
+"""Plant steps of grasps (μ 0.3 and 1), and of trots that follow velocity commands (robot ``links`` at μ 0.1 and 0.8,
+``go1`` at 0.1, ``anymal`` at 0.8). From the 300th step on, every 97th step of a run was converted by `of_step`."""
 
 
 class FrictionProblem(NamedTuple):
@@ -31,7 +31,7 @@ class FrictionProblem(NamedTuple):
     Attributes:
         name: Name of the set and of the problem in it.
         W: Delassus operator, symmetric, shape (3 n, 3 n) [1/kg].
-        q: Velocities at zero impulse, shape (3 n,) [m/s].
+        q: Contact velocities at zero impulse, shape (3 n,) [m/s].
         mu: Friction, shape (n,).
     """
 
@@ -74,7 +74,7 @@ def _read(file: Path) -> FrictionProblem:
 
 
 def of_step(name: str, step: StepProblem) -> FrictionProblem:
-    """Return a step's contact problem, forward or inverse; it must have finite friction and no bilateral rows."""
+    """Return the contact problem of a forward or inverse step with finite friction and without bilateral rows."""
     whitened, n = whiten(step), len(step.contacts)
     order = np.arange(3 * n).reshape(3, n).T.ravel()
     rho = whitened.rho[order]

@@ -45,7 +45,8 @@ class Answer(NamedTuple):
 
     Attributes:
         r: Impulses, shape (3 n,); None if the solver reports no solution.
-        seconds: Time of the solver, without the conversion of the problem to its format; NaN if it crashed [s].
+        seconds: Time of the solver, without the conversion of the problem to its format [s]; NaN if it crashed, inf if
+            it was stopped after `LIMIT_S`.
     """
 
     r: Array | None
@@ -91,7 +92,7 @@ def siconos_installed() -> bool:
 
 
 def plain(solve: Callable[[Array, Array, Array], Any]) -> Callable[[FrictionProblem], Answer]:
-    """Return the `Solver.answer` of a function `solve` (W, q, mu), which returns impulses or None."""
+    """Return a function for `Solver.answer`: it calls ``solve(W, q, mu)``, which returns impulses or None."""
 
     def answer(problem: FrictionProblem) -> Answer:
         r, least = shortest(lambda: solve(problem.W, problem.q, problem.mu), PATIENCE_S)
