@@ -45,7 +45,7 @@ def require_same(ours: list[Commands], theirs: list[Commands], rows: np.ndarray)
 
 
 @pytest.mark.parametrize("name", ["id-coulomb-qp", "id-noslip-lcp", "id-coulomb-lcp", "filter"])
-def test_a_row_is_a_single_controller_to_the_bit(name):
+def test_a_row_equals_a_single_controller_bit_for_bit(name):
     batch, inputs = Controllers(name, ROBOT, N, mu=MU), demands()
     ours = stepped(batch, inputs)
     statuses = set()
@@ -66,7 +66,7 @@ def test_a_row_is_a_single_controller_to_the_bit(name):
     assert {Status.SOLVED, Status.REPAIRED} <= statuses  # some relaxed a demand
 
 
-def test_a_row_on_soles_with_tasks_is_a_single_controller_to_the_bit():
+def test_a_row_on_soles_with_tasks_equals_a_single_controller_bit_for_bit():
     robot, n = robots.load("g1"), 3
     start, rng = robot.standing_state(), np.random.default_rng(0)
     com = tasks.CoM(kp=100)
@@ -80,7 +80,7 @@ def test_a_row_on_soles_with_tasks_is_a_single_controller_to_the_bit():
         v[2, 3] = np.nan if step == 1 else 0.0
         before = com.error
         ours = batch(step * H, q, v, references)
-        assert (com.error == before).all()  # threads that shared the errors of tasks would overwrite each other's
+        assert (com.error == before).all()  # threads must not share the arrays of the tasks' errors
         for i in range(n):
             alone = singles[i](State(t=step * H, q=q[i], v=v[i]), references.row(i))
             assert ours.status[i] == alone.status

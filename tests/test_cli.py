@@ -41,7 +41,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Fall:
-    """An experiment that decays a number; the controller's name selects its fault."""
+    """An experiment that records random numbers; the controller's name selects a fault."""
 
     name = "fall"
     summary = "a number falls"
@@ -131,7 +131,7 @@ def installed(monkeypatch, tmp_path):
 
 @pytest.fixture
 def command(capsys):
-    """Runs the command; returns exit status, stdout, stderr."""
+    """Return a function that runs the command and returns exit status, stdout and stderr."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
         status = cli.main(arguments)

@@ -12,7 +12,7 @@
 | `idcontrol list`, `check`, `runs`, `report`, `export`, `doctor`, `completion` | whole | whole |
 | `mkdir`, `cp`, `sed`, `cc`, `c++` | whole | whole |
 
-`make` runs these tests itself. Commands that download, or read third-party files, are only parsed.
+Commands that download or read third-party files are only parsed, and so is `make`, which itself runs these tests.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ from tests.test_docs import ROOT, blocks, commands
 WALK_S = 0.1
 FEW = Effort(samples=10, budget_s=0.01)
 ELSEWHERE = ("make", "pip", "python", "tsid/bin/pip", "source", "export", "idcontrol warmup", "idcontrol bus")
-"""Commands that are not run here. `.ci/run` runs `make`; the other commands download something. The robot on a bus, the
-bridge to the robot, and the loop are run by `tests/adapters/test_bus.py`."""
+"""Commands that do not run here. `.ci/run` runs `make`; `tests/adapters/test_bus.py` runs the robot on a bus, the
+bridge to it, and their loop. The other commands set up an environment or compile all kernels."""
 OF_OTHERS = ("tsid/bin/python", "--peers tsid", ".npz", "FOLDER", "loop.joints=unitree", "commission my_robot.toml")
 """Third-party files, and a robot on a bus: a command with these words cannot run here."""
 HEAVY = ("--study", "runs/tables", "--controllers all", "coulomb-cone")
@@ -57,7 +57,7 @@ Script = list[tuple[str, list[str]]]
 
 
 def scripts() -> dict[str, Script]:
-    """Return the commands that are run here, by page: each command's line and its words."""
+    """Return the commands that run here, by page: the line, and its words."""
     by_page: dict[str, Script] = {}
     for page, line in commands():
         line = line.replace("make trot", "idcontrol run trot")
@@ -81,12 +81,12 @@ def keeps_time(words: Sequence[str]) -> bool:
 
 
 def is_amount(value: Any) -> bool:
-    """True if the value is an amount."""
+    """True if the value is a number other than a Boolean, or a tuple."""
     return isinstance(value, (int, float, tuple)) and not isinstance(value, bool)
 
 
 def do(words: Sequence[str]) -> None:
-    """Run a command of ours or of the shell; its output may go to a file."""
+    """Run a command of idcontrol or of the shell; ``> FILE`` at its end redirects its output."""
     if ">" in words:
         with open(words[-1], "w", encoding="utf-8") as file, contextlib.redirect_stdout(file):
             do(words[:-2])
@@ -102,7 +102,7 @@ def do(words: Sequence[str]) -> None:
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """A reader's folder: the examples of the checkout, and the files that a page asks the reader to write."""
+    """Make a reader's folder with the examples of the checkout, and the files that a page asks the reader to write."""
     monkeypatch.chdir(tmp_path)
     Path("robots").symlink_to(ROOT / "robots")
     # a copy, as a page writes the header of the wire among the examples
@@ -120,7 +120,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def short(monkeypatch):
-    """Runs, loops, benches and claims take as little time as they can."""
+    """Make runs, loops, benches and claims as short as possible."""
     conduct, loop, measure = running.conduct, launch.run, bench.run
 
     def changed(config: msgspec.Struct, changes: dict[str, Any]) -> Any:

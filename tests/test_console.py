@@ -14,7 +14,7 @@ TEXT = st.lists(WORD, max_size=6).map(" ".join)
 
 @st.composite
 def grids(draw: st.DrawFn) -> Grid:
-    """Tables of one to eight columns, some of them of text, some to leave out first."""
+    """Draw tables of one to eight columns, some with text, some spare."""
     headings = draw(st.lists(TEXT.filter(bool), min_size=1, max_size=8, unique=True))
     some = st.lists(st.sampled_from(headings), unique=True)
     grid = Grid(*headings, words=draw(some), spare=draw(some))

@@ -1,8 +1,8 @@
 """The command ``idcontrol``: one module per command.
 
-Exit status: 0 done; 1 the run finished but its task failed; 2 unusable arguments or input, with one line on stderr; 3
-an internal error, with one line that names the file of the traceback. ``--json`` prints one JSON object on stdout and
-nothing else; progress goes to stderr.
+Exit status: 0 done; 1 the run finished but its task failed, or a self-check failed; 2 unusable arguments or input, with
+one line on stderr; 3 an internal error, with one line that names the file of the traceback; 128 plus the number of the
+signal that stopped the command. ``--json`` prints one JSON object on stdout and nothing else; progress goes to stderr.
 
 Slow imports are inside the functions of the commands, so ``idcontrol --help`` is fast.
 """

@@ -16,7 +16,7 @@ from idcontrol.cli.options import JSON
 from idcontrol.errors import InputError
 
 MOST_CONTACTS = 100_000
-"""Largest number of contacts: their matrix rows take 0.1 GB. Real machines have up to a hundred contacts."""
+"""Largest number of contacts. Their Jacobian takes 0.1 GB; real machines have up to a hundred contacts."""
 SECTIONS = "solvers|models|controllers|tasks|plants|batch|tick|memory|compiling|all"
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -33,7 +33,7 @@ THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 )
 @JSON
 def command(section: str, contacts: str | None, samples: int, budget: float, steps: int, as_json: bool) -> int:
-    """Compare answers, then time this library, its peers and the floor alternately, on the states of a walk.
+    """Compare answers with other packages (peers), then time this library, the peers and the floor alternately.
 
     The floor is Pinocchio's time for the rigid-body terms, called from Python. A limit is a multiple of the floor or
     of the peer's median, or a time in µs. For `tasks`, the environment variable TSID_PYTHON names a Python with TSID.
@@ -110,7 +110,7 @@ SPARE = ("p99.9", "p99", "same answer", "goal", "", "floors", "its p50 [µs]", "
 
 
 def _show(result: Mapping[str, Any]) -> None:
-    """Print the rows of a section that is not ``memory`` or ``compiling``, and answers that differ from a peer's."""
+    """Print the rows of any section except ``memory`` and ``compiling``, and the answers that differ from a peer's."""
     headings = ("section", "what", "contacts", "p50 [µs]", "p99", "p99.9", "floors", "peer", "its p50 [µs]", "ratio")
     title = f"floor {result['floor_us']:.1f} µs; {_where(result['machine'])}"
     table = Grid(*headings, "same answer", "limit", " ", "goal", "", words=WORDS, spare=SPARE, title=title)

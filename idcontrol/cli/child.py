@@ -1,6 +1,6 @@
 """The command ``idcontrol`` for one run of a sweep. It ends when the process that started it ends.
 
-Its standard input is a pipe that is never written to, and closes when the caller dies for any reason.
+Its standard input is an empty pipe, which closes when the process that started it ends for any reason.
 """
 
 from __future__ import annotations

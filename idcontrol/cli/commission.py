@@ -34,7 +34,7 @@ def command(
 ) -> int:
     """Commission ROBOT: signs of the joints, emergency stop, hoist, stand, push, first steps.
 
-    Each step is a run of the loop; the next begins if its numbers are accepted.
+    Each step is a run of the loop. The next step begins only if the measured numbers are in their accepted ranges.
     """
     from idcontrol import robots
     from idcontrol.experiments.commission import STEPS
@@ -71,7 +71,7 @@ def command(
 
 
 def _require_free(step: Step, robot: Robot, settings: tuple[str, ...]) -> None:
-    """Refuse settings of the operator that the step sets itself.
+    """Refuse user settings that the step fixes.
 
     Raises:
         InputError: A setting would change the power, the duration or another fixed setting of the step.
@@ -91,7 +91,7 @@ def _require_free(step: Step, robot: Robot, settings: tuple[str, ...]) -> None:
 
 
 def _take(step: Step, name: str, robot: Robot, peer: str | None, settings: tuple[str, ...], out: Path) -> list[Check]:
-    """Take a step, at a machine after the operator has armed it; return its acceptance numbers.
+    """Run a step, at a real machine only after the operator has armed it; return the step's checks.
 
     Raises:
         Stopped: The operator did not arm the machine, or a signal ended the loop before anything moved.
@@ -116,7 +116,7 @@ def _take(step: Step, name: str, robot: Robot, peer: str | None, settings: tuple
 
 
 def _ask(step: Step, lines: list[str]) -> None:
-    """Say what to do, and wait until the operator types ``arm``.
+    """Print the operator's task and `lines`, and wait until the operator types ``arm``.
 
     Raises:
         Stopped: The operator typed another word.
@@ -133,7 +133,7 @@ def _plain(check: Check) -> dict[str, object]:
 
 
 def _table(name: str, checks: list[Check]) -> Grid:
-    """Return the acceptance numbers of a step."""
+    """Return a table of the step's checks: measured number, accepted range, and a mark."""
     grid = Grid(name, "measured", "from", "to", "", words=(name, ""))
     for check in checks:
         numbers = (f"{number:.3g}" for number in (check.value, check.least, check.most))

@@ -41,11 +41,12 @@ _SHOWN = (
 )
 """Quantities of the table on the terminal, in this order, as many as fit; the files have all quantities."""
 FEW = 4
-"""If more settings than this vary, the row of a run names only the settings that differ from its preset."""
+"""If more settings than this vary, the progress line of a run names only the controller and the settings that differ
+from the preset."""
 PEERS_ON = "coulomb-lcp,sap,mujoco"
 """Plants of a comparison with a peer, unless the user names other plants."""
 AXES = {"controller": "controllers", "plant": "plants", "mu": "mu", "seed": "seeds"}
-"""Options that take several values, by the setting that they vary."""
+"""Options that take several values, by the key of the setting that they vary."""
 
 
 @click.command("compare", short_help="Run every combination of settings; one table.")
@@ -95,7 +96,7 @@ def command(
 ) -> int:
     """Run EXPERIMENT for every combination of settings and print one table.
 
-    A stopped comparison continues when it is called again with the same --out; finished runs are kept. The row of a
+    A stopped comparison continues if the command is repeated with the same --out; finished runs are kept. The row of a
     failed run contains the reason. Exit status 0: every run completed its task; 1: some did not.
     """
     from idcontrol.record.recording import fresh_folder
@@ -141,7 +142,7 @@ def command(
 def _report_end(
     varied: Sequence[str], progress: Callable[[float], None], quiet: bool, outcome: RunOutcome, share: float
 ) -> None:
-    """Move the bar or, without a bar, print a line for the finished run."""
+    """Move the progress bar; without a terminal, print a line for the finished run unless `quiet` is True."""
     from idcontrol.sweeps.execute import REFUSED
 
     progress(share)
@@ -156,7 +157,14 @@ def _report_end(
 def _plan_runs(
     experiment: str, study: Study | None, request: Mapping[str, Any], further: Sequence[Mapping[str, Any]] | None = None
 ) -> list[PlannedRun]:
-    """Return the runs for the options: every combination, the runs of a study, or its `further` runs."""
+    """Return the runs to make: every combination of the options' values, or the runs of `study`.
+
+    Args:
+        experiment: Name of the experiment.
+        study: The study; None for every combination.
+        request: Value of each option, by name.
+        further: Runs of the study that follow from earlier outcomes; None for the study's first runs.
+    """
     from idcontrol.config.changes import start_of
     from idcontrol.sweeps.plan import plan
 
@@ -174,7 +182,7 @@ def _plan_runs(
 
 
 def _beside(peer: str | None, experiment: str, request: Mapping[str, Any]) -> dict[str, str]:
-    """Return controllers and plants of a comparison with a peer.
+    """Return the options ``controllers`` and ``plants`` of a comparison with a peer; empty if `peer` is None.
 
     Raises:
         InputError: The peer cannot run, or the experiment has no controller.
@@ -193,7 +201,10 @@ def _beside(peer: str | None, experiment: str, request: Mapping[str, Any]) -> di
 
 
 def _lists(request: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Return the values of controllers, plants and frictions that the options name."""
+    """Return the controllers, plants and frictions that the options list, by key of the setting.
+
+    Without the option, or with "all" as controllers, the key is missing.
+    """
     from idcontrol import controllers, plants
 
     lists: dict[str, list[Any]] = {}
@@ -209,7 +220,7 @@ def _lists(request: Mapping[str, Any]) -> dict[str, list[Any]]:
 def _combinations(
     experiment: str, start: Any, request: Mapping[str, Any], shared: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Return each run's changes to the configuration `start`: shared settings and a combination of varied settings."""
+    """Return each run's changes to `start`: the settings in `shared`, and one combination of the varied settings."""
     from idcontrol.sweeps.comparison import all_controllers
     from idcontrol.sweeps.plan import product
 
@@ -301,7 +312,7 @@ def _write_tables(out: Path, tables: Sequence[Table]) -> None:
 
 
 def _show(outcomes: Sequence[RunOutcome], tables: Sequence[Table], out: Path) -> None:
-    """Print the study's tables, or one table of all rows."""
+    """Print the study's tables; without tables, print one table of all runs."""
     from rich.text import Text
 
     from idcontrol.record.quantities import label, text

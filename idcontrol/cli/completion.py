@@ -39,7 +39,7 @@ def command(context: click.Context, shell: str | None, printed: bool) -> None:
 
 
 def names(known: Callable[[], Iterable[str]]) -> Callable[..., list[CompletionItem]]:
-    """Return a completion of the last name in a comma-separated list."""
+    """Return a function that completes the last name of a comma-separated list from the names of `known`."""
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         before, comma, last = incomplete.rpartition(",")

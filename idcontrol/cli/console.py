@@ -24,20 +24,20 @@ INTERRUPTED = 130
 GAP = 2
 """Blanks between two columns."""
 EASY = 18
-"""Minimum width of a text column; spare columns are left out to make room for it."""
+"""Width that text columns get, if their text needs it, before spare columns are shown."""
 FOLDED = 32
-"""Length up to which a word is never broken."""
+"""Length of the longest word that is never broken into two lines."""
 WIDEST = 16
-"""Largest width of a column of numbers; a longer heading is broken into lines."""
+"""Width above which the heading of a column of numbers is broken into lines."""
 
 
 class Grid:
-    """A frameless table, made to fit the terminal. No word is cut; columns without room are left out.
+    """A frameless table that fits the terminal. No word is cut; columns without room are left out.
 
     Args:
         headings: Headings of the columns.
-        words: Headings of columns of text; all other columns hold numbers.
-        spare: Headings to leave out first, in this order; after these, columns are left out from the right.
+        words: Headings of the columns that hold text; all other columns hold numbers.
+        spare: Headings of the columns to leave out first, in this order. Then columns are left out from the right.
         title: Line above the table.
         header: True if the headings are shown.
     """
@@ -58,7 +58,7 @@ class Grid:
         self.rows.append(cells)
 
     def fit(self, most: int) -> tuple[Table, list[str]]:
-        """Return the table, at most `most` characters wide and without empty columns, and the omitted headings."""
+        """Return the table without empty columns, at most `most` characters wide; and the headings without room."""
         from rich.cells import cell_len
         from rich.table import Table
         from rich.text import Text
@@ -101,7 +101,7 @@ def _taken(width: Mapping[int, int]) -> int:
 
 
 def console() -> Console:
-    """Return a console for stdout. Outside a terminal it is very wide, so that lines in files and pipes stay whole."""
+    """Return a console for stdout. In files and pipes it is 200 characters wide, unless COLUMNS is set."""
     from rich.console import Console
 
     return Console(highlight=False, width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200)
@@ -132,7 +132,7 @@ def print_json(value: Any) -> None:
 
 
 def mark(holds: bool | None) -> Text:
-    """Return a tick for True, a cross for False, nothing for None."""
+    """Return a tick for True, a cross for False, an empty text for None."""
     from rich.text import Text
 
     return Text("") if holds is None else Text("✓", style="green") if holds else Text("✗", style="red")

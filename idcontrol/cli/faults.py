@@ -16,10 +16,10 @@ from idcontrol.errors import DISK_FULL
 
 
 class RunFault(Exception):
-    """A fault inside a run.
+    """A fault inside a run; ``__cause__`` is the error.
 
     Attributes:
-        folder: The folder of the run. ``__cause__`` is the error.
+        folder: The folder of the run.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -39,9 +39,10 @@ class Stopped(Exception):
 
 
 def report_fault(error: BaseException, folder: Path | None) -> int:
-    """Write the traceback, into the run's folder if possible, and print its path; return the exit status.
+    """Write the traceback and print its path in one line; return the exit status.
 
-    A full disk is reported without a traceback.
+    The file is in the run's `folder`, or in the temporary folder if `folder` is None or cannot be written. A full disk
+    is reported without a traceback.
     """
     if isinstance(error, OSError) and error.errno in DISK_FULL:
         kept = "" if folder is None else f"; what was recorded until then is in {folder}"

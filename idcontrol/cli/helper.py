@@ -1,6 +1,6 @@
-"""The command ``idcontrol`` for one run without a record, which compiles kernels for the process that started it.
+"""The command ``idcontrol`` for one run that compiles kernels for the process that started it.
 
-It ends when that process ends, as `idcontrol.cli.child` does, and leaves only compiled kernels.
+The record of the run is deleted. The command ends when the process that started it ends (`idcontrol.cli.child`).
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def command(
 ) -> None:
     """Identify a robot from RUNs: folders of runs, or NPZ files with t, q, v, tau and, for feet, force, gap or stance.
 
-    The fit does not use the last fifth of each run; this part judges the result.
+    The fit does not use the last fifth of each run; the last fifths judge the result.
     """
     from idcontrol.cli.run import show_metrics
     from idcontrol.experiments import identified
@@ -73,10 +73,11 @@ def command(
 
 
 def _read(logs: tuple[Path, ...], asked: str | None) -> tuple[Robot, str | None, list[Log]]:
-    """Return the nominal robot, the machine's order of joints, and the logs.
+    """Return the nominal robot, the name of the machine's joint order (None if the runs set none), and the logs.
 
     Raises:
-        InputError: The logs are of different robots or orders, or the robot is unknown.
+        InputError: The runs name no robot or several while `asked` is None, differ in the joint order, or do not fit
+            the robot.
     """
     from idcontrol import robots
     from idcontrol.identify.logs import log_from, log_of, read_arrays
@@ -98,7 +99,7 @@ def _read(logs: tuple[Path, ...], asked: str | None) -> tuple[Robot, str | None,
 
 
 def _tables(metrics: dict[str, Any]) -> list[Grid | str]:
-    """Return the tables of drives and links; brackets mark values that the logs do not determine."""
+    """Return the tables of drives and links, and a note that explains their cells."""
     heads = {
         "scale": "scale", "armature": "armature [kg m²]", "damping": "damping [N m s/rad]",
         "friction": "friction [N m]", "offset": "offset [rad]",

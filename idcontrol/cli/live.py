@@ -36,7 +36,7 @@ READY = "ready"
 
 
 def main() -> int:
-    """Show a loop until it ends."""
+    """Show a running loop until standard input closes; return the exit status."""
     job = decode(sys.stdin.readline(), ViewJob)
     with contextlib.suppress(OSError):
         os.nice(19)
@@ -61,7 +61,10 @@ def main() -> int:
 
 
 def show(page: Page, stage: Stage, rows: dict[str, Array], h: float) -> None:
-    """Show the last row of channels of shape (n, ...); `h` is the loop's period [s]."""
+    """Show the last tick in `rows`, channels of n ticks by name, shape (n, ...); `h` is the loop's period [s].
+
+    A tick whose configuration is not finite is not shown.
+    """
     last = {name: values[-1] for name, values in rows.items()}
     if not np.isfinite(last["q"]).all():
         return

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LOOPS = "idcontrol.loops"
 CONNECTION = ("transport", "pacing", "bind", "peer", "arm", "planner", "estimator")
-"""Options that set the loop; all other options set its experiment."""
+"""Options that set the loop itself; the others set its experiment."""
 
 
 @click.command("loop", short_help="Run a controller at a fixed rate on the wall clock.")
@@ -95,9 +95,17 @@ def command(
 def drive(
     experiment: str, request: Mapping[str, Any], settings: tuple[str, ...], out: Path | None, viewer: Viewer | None
 ) -> dict[str, Any]:
-    """Run the loop with these options; return its metrics.
+    """Run the loop of an experiment; return its metrics.
+
+    Args:
+        experiment: Name of the experiment.
+        request: Value of each option, by the key of its setting; None for an unused option.
+        settings: Further settings, ``KEY=VALUE``.
+        out: Folder of the record; None for a new folder.
+        viewer: Page that shows the running loop; None for no page.
 
     Raises:
+        InputError: An option or a setting is unusable.
         Stopped: A signal ended the loop before anything moved.
         RunFault: An error that the input did not cause.
     """
@@ -131,7 +139,7 @@ def drive(
         if isinstance(error, Interrupted):
             raise Stopped("stopped by a signal before anything moved", 128 + error.number) from None
         raise
-    except Terminated:  # outside the work, which has its own handler
+    except Terminated:  # raised while `run` does not handle signals itself
         raise
     except (Exception, SystemExit, GeneratorExit) as error:  # the traceback goes next to the record
         raise RunFault(out) from error
@@ -152,13 +160,13 @@ TIMES = {
     "  gate and sending": "gate",
     "  recording the last row": "record",
 }
-"""Times in the table by label: keys of the metrics, or of their `parts_us`."""
+"""Keys of times in the metrics, or in their entry `parts_us`, by label in the table."""
 PARTS = {"estimator": "estimate_us", "planner": "plan_us", "controller": "control_us", "gate": "gate_us"}
-"""Times of one tick by heading."""
+"""Keys of the times of a slow tick, by heading in the table."""
 
 
 def _timing(metrics: dict[str, Any]) -> list[Grid | str]:
-    """Describe the percentiles of the times, the slowest ticks, and the privileges granted by the operating system."""
+    """Return tables of time percentiles and slowest ticks, and lines on missed ticks and privileges of the process."""
     times = Grid("µs", "50 %", "99 %", "99.9 %", "99.99 %", "longest", words=("µs",))
     for label, key in TIMES.items():
         values = metrics.get(key) or metrics["parts_us"].get(key) or {}

@@ -18,7 +18,7 @@ Option = Callable[[Any], Any]
 
 
 def real(text: str) -> float:
-    """Parse a number of an option like ``--set``."""
+    """Parse the number of an option, with the spellings that ``--set`` accepts."""
     try:
         return number(text)
     except ValueError as error:
@@ -58,12 +58,12 @@ QUIET = click.option("--quiet", is_flag=True, help="Show no progress.")
 
 
 def with_options(*options: Option) -> Callable[[Command], Command]:
-    """Return a decorator that adds these options to a command, whose help shows them in this order."""
+    """Return a decorator that adds `options` to a command; its help shows them in this order."""
     return lambda command: functools.reduce(lambda function, option: option(function), reversed(options), command)
 
 
 def configure(start: Config, what: str, options: Mapping[str, Any], settings: Mapping[str, Any]) -> Config:
-    """Change a configuration by options and settings.
+    """Return a configuration changed by options and settings.
 
     Args:
         start: The configuration to begin with.

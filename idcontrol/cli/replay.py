@@ -16,9 +16,9 @@ from idcontrol.cli.options import CONTROLLER, FOLDER, JSON, OUT
 @OUT
 @JSON
 def command(folder: Path, controller: str | None, out: Path | None, as_json: bool) -> None:
-    """Ask a controller for its torques in the recorded states of the walk in RUN, and compare them.
+    """Ask a controller for its torques in the recorded states of the walk in RUN; compare them with the recorded ones.
 
-    By default it is the controller of the run; its torques must equal the recorded torques bit for bit.
+    By default, the run's controller is asked; its torques must equal the recorded torques bit for bit.
     """
     from idcontrol.cli.run import show_metrics
     from idcontrol.experiments.replayed import record

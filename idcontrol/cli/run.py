@@ -61,9 +61,18 @@ def command(
 def make_run(
     experiment: str, preset: str, request: Mapping[str, Any], settings: tuple[str, ...], out: Path | None, quiet: bool
 ) -> dict[str, Any]:
-    """Run the experiment with these options; return its metrics.
+    """Run an experiment; return its metrics.
+
+    Args:
+        experiment: Name of the experiment.
+        preset: Name of the preset to start from.
+        request: Value of each option, by the key of its setting; None for an unused option.
+        settings: Further settings, ``KEY=VALUE``.
+        out: Folder of the record; None for a new folder.
+        quiet: True to show no progress.
 
     Raises:
+        InputError: An option or a setting is unusable.
         Stopped: A signal ended the run.
         RunFault: An error that the input did not cause.
     """
@@ -87,11 +96,11 @@ def make_run(
 
 
 VERDICT = ("q_err_rad", "dtau_mean_nm_s")
-"""Quantities in the verdict of a walk; the verdict of any other run contains the run's first figure."""
+"""Quantities that the verdict at the end of the output repeats, if the run has them."""
 
 
 def show_metrics(metrics: Mapping[str, Any], *more: Grid | str) -> None:
-    """Print a run's figures with limits and the paper's numbers, then `more`, a verdict and the next command."""
+    """Print a run's figures with limits and the paper's numbers, then `more`, a verdict, and the record's folder."""
     from rich.text import Text
 
     from idcontrol.record.files import read_json
@@ -129,7 +138,7 @@ def show_metrics(metrics: Mapping[str, Any], *more: Grid | str) -> None:
 
 
 def _said(key: str, value: Any) -> str:
-    """Return a setting for the heading of a run: label, value and unit."""
+    """Return label, value and unit of a setting, for the heading of a run."""
     from idcontrol.record.quantities import words
 
     label, unit = words(key)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SHOWN = ("q_err_rad", "dtau_mean_nm_s", "dtau_max_nm_s", "slip_m_s")
 """Quantities of the table; ``--json`` has all."""
 LONGEST = 160
-"""Longest list of differences in the table."""
+"""Largest number of characters in the table's list of changed settings; a longer list is cut."""
 
 
 @click.command("runs", short_help="List runs and their changed settings.")
@@ -26,7 +26,7 @@ LONGEST = 160
 @click.option("--in", "folder", type=FOLDER, default="runs", metavar="DIR", help="Folder of the runs [runs].")
 @JSON
 def command(filters: tuple[str, ...], folder: Path, as_json: bool) -> None:
-    """List the runs in a folder, runs of comparisons included, with the settings that differ from their presets.
+    """List the runs in a folder, including runs of comparisons, with the settings that differ from their presets.
 
     KEY=VALUE keeps the runs with this setting: `idcontrol runs experiment=trot mu=0.1 completed=false`. Settings have
     the names of --set; `experiment` and `completed` are also keys.
@@ -51,7 +51,7 @@ def command(filters: tuple[str, ...], folder: Path, as_json: bool) -> None:
 
 
 def _facts(run: Listed) -> Mapping[str, Any]:
-    """Return all values of a run by which a filter can select it."""
+    """Return the facts by which a filter can select the run, by key."""
     return {"experiment": run.experiment, "completed": (run.metrics or {}).get("completed"), **run.settings}
 
 

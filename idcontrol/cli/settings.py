@@ -31,8 +31,8 @@ class Setting(NamedTuple):
         key: Dotted key.
         default: Default value; text unquoted, other values as JSON.
         unit: Unit; "" for none.
-        allowed: The values that its type allows; "" for any value.
-        meaning: The first sentence of its documentation, in Markdown.
+        allowed: The values that the setting's type allows; "" for any value.
+        meaning: The first sentence about the setting in the docstring of its struct, in Markdown.
     """
 
     key: str
@@ -57,7 +57,7 @@ def settings(config: Any, prefix: str = "") -> Iterator[Setting]:
 
 
 def _allowed(kind: Any) -> str:
-    """Return the values that a type allows."""
+    """Return the values that a type allows, in words; "" for any value."""
     if isinstance(kind, msgspec.inspect.UnionType):
         return ", ".join(text for text in map(_allowed, kind.types) if text)
     if isinstance(kind, msgspec.inspect.LiteralType):

@@ -73,7 +73,7 @@ def _show(rows: list[tuple[str, Verdict]], took_s: float) -> None:
 
 
 def _figure(verdict: Verdict) -> Text:
-    """Return the measured figure, or the reason for its absence."""
+    """Return the measured error, or the reason why there is none."""
     from rich.text import Text
 
     if verdict.lacks:

@@ -57,7 +57,10 @@ def command(experiments: tuple[str, ...], into: Path | None, quiet: bool) -> Non
 
 
 def _begin(folder: Path | None) -> None:
-    """Make this worker write kernels into `folder` and exit when its parent does; must run before Numba is imported."""
+    """Prepare this worker: it writes kernels into `folder` (None for the default cache) and ends with its parent.
+
+    This function must run before Numba is imported.
+    """
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
     if folder is not None:
         os.environ["NUMBA_CACHE_DIR"] = str(folder.resolve())
@@ -71,7 +74,11 @@ def _end_with_the_parent() -> None:
 
 
 def _rehearse(name: str, number: int) -> tuple[int, str]:
-    """Run one rehearsal; return the experiment's number of rehearsals, and the reason of a failure ("" on success)."""
+    """Run one of an experiment's rehearsals, short runs that compile its kernels.
+
+    Returns:
+        The experiment's number of rehearsals, and ""; after a failure, 0 and the reason.
+    """
     from idcontrol.kernels.linked import compile_linked
 
     try:

@@ -30,24 +30,24 @@ from idcontrol.filter.nearest import FIRST_JOINT, FORCE, JOINT, MOST_JOINTS, POW
 from idcontrol.types import Command, Reference, State
 
 WORDS: Final = {TORQUE: "torque", SLIP: "friction", JOINT: "joint", FORCE: "force", POWER: "power"}
-"""Words of `Torques.cut` and `Torques.broken`."""
+"""Words for the bits of `Filter.cut`, in `Torques.cut` and `Torques.broken`."""
 
 
 def no_cut(joints: int) -> Filter:
-    """Return the `Filter` of `joints` joints, without limits on forces and power."""
+    """Return a `Filter` for a robot with `joints` joints, without limits on forces and power."""
     return Filter(math.inf, math.inf, np.zeros(2, dtype=np.int64), np.zeros(joints))
 
 
 def step(
     contacts: SphereContacts, gains: Gains, h: float, limits: Filter, settings: InverseSettings
 ) -> InverseDynamics:
-    """Return the controller that a filter runs.
+    """Return the controller that computes a filter's torques.
 
-    Its `Reference.a` consists of torques, which are added to the torques of the gains [N m].
+    It takes torques [N m] in `Reference.a`, and adds them to the torques of the gains.
 
     Args:
         contacts: Feet of the robot.
-        gains: Gains of joint targets [N m/rad, N m s/rad].
+        gains: Gains on the errors of joint targets [N m/rad, N m s/rad].
         h: Period of the calls [s].
         limits: Limits of forces and power; the arrays of this object are overwritten in each step.
         settings: Settings of contacts and torque rates.
@@ -57,11 +57,11 @@ def step(
 
 
 class Torques:
-    """The torques of a policy, changed as little as friction cones and limits require.
+    """Changes the torques of a policy as little as friction cones and limits require.
 
-    The wanted torques are returned bitwise unchanged if the predicted motion keeps all limits and every foot that slips
-    slows down. Otherwise they are clipped to the motors' limits. If this is not enough, a quadratic program finds the
-    nearest torques, relative to the torque limits (`idcontrol.filter.nearest`).
+    The wanted torques are returned bitwise unchanged if they and the motion that they cause keep all limits. A foot may
+    slip if its slip slows down. Torques beyond the motors' limits are clipped. If the motion then breaks a limit, a
+    quadratic program finds the nearest torques, relative to the torque limits (`idcontrol.filter.nearest`).
     """
 
     def __init__(
@@ -78,17 +78,17 @@ class Torques:
         """Set up the filter of a robot on flat ground.
 
         Args:
-            robot: As returned by `idcontrol.robots.load`.
+            robot: A robot from `idcontrol.robots.load`.
             mu: The assumed friction coefficient, finite.
             rate_hz: Rate of the calls [Hz].
-            gains: Gains of joint targets [N m/rad, N m s/rad]; None for the gains of the robot file.
+            gains: Gains on the errors of joint targets [N m/rad, N m s/rad]; None for the gains of the robot file.
             force_n: Largest normal force of a contact [N].
             power_w: Largest mechanical power of all motors together [W].
             rate_limit_nm_s: Largest rate of a torque [N m/s]; "robot" for the limit of the robot file, None for no
                 limit. A rate limit delays torques, which may destabilize stiff gains.
 
         Raises:
-            InputError: The robot or a number is unusable.
+            InputError: `robot` is no robot, or a number is out of its range.
         """
         if not 0.0 <= mu < math.inf:
             raise InputError(f"mu is {mu:g}; a filter needs a finite friction coefficient, 0 or more")
@@ -117,16 +117,16 @@ class Torques:
 
         Args:
             state: The measured state.
-            reference: Joint targets with velocities, in place of `q` and `v`.
-            q: Joint targets, shape (a,) [rad]. With None, kp has no effect.
-            v: Velocities of the joint targets, shape (a,) [rad/s]; None for rest. Without `q` and `v`, kd has no
+            reference: Positions and velocities of the joints, used instead of `q` and `v`; None to use `q` and `v`.
+            q: Joint targets, shape (a,) [rad]. If it is None, kp has no effect.
+            v: Velocities of the joint targets, shape (a,) [rad/s]; None for rest. If `q` and `v` are None, kd has no
                 effect.
             tau: Torques, shape (a,) [N m]; None for zero.
 
         Returns:
-            Torques and predicted forces. The status is REPAIRED if the wanted torques break a limit (`cut`); in that
-            case ``dropped`` is ("tracking",), or ("no-slip",) if a foot still slides. The status is FAILED, without
-            torques, if the state or the targets are unusable.
+            Torques and predicted forces. The status is REPAIRED if the wanted torques break a limit (`cut`); then
+                ``dropped`` contains "tracking", or "no-slip" if a foot slides without slowing down. The status is
+                FAILED, without torques, if the state or the targets are unusable.
         """
         system, still = self._system, self._standing.v
         self._filter.cut[:] = 0
@@ -151,15 +151,16 @@ class Torques:
 
     @property
     def wanted(self) -> npt.NDArray[np.float64]:
-        """The torques that the policy wanted in the last call, shape (a,) [N m]."""
+        """The torques that the policy wanted in the last call, before any change, shape (a,) [N m]."""
         return self._filter.wanted.copy()
 
     @property
     def cut(self) -> tuple[str, ...]:
         """The limits that the wanted torques of the last call break; if empty, the torques are unchanged.
 
-        ``"torque"`` (limit or rate of a motor), ``"friction"`` (a foot would slip and not slow down), ``"joint"``
-        (range or speed), ``"force"``, ``"power"``.
+        ``"torque"`` is the limit or the rate of a motor. The other limits are judged by the motion under torques within
+        the motors' limits: ``"friction"`` if a foot would slip without slowing down, ``"joint"`` for the range or the
+        speed of a joint, ``"force"`` and ``"power"`` for the limits passed to the constructor.
         """
         return self._words(0)
 
@@ -170,7 +171,10 @@ class Torques:
 
     @property
     def broken_joints(self) -> tuple[str, ...]:
-        """The joints whose range or speed the predicted motion breaks; ``"joint"`` is then in `broken`."""
+        """The joints whose range or speed the predicted motion under the filtered torques still breaks.
+
+        From joint number 58 on, all joints are named if one of them breaks its limit.
+        """
         bits = int(self._filter.cut[1]) // FIRST_JOINT
         names = self._system.actuated_names
         return tuple(name for j, name in enumerate(names) if (bits >> min(j, MOST_JOINTS - 1)) & 1)

@@ -4,9 +4,9 @@ In each tick, with the regressor Y of Pinocchio (Atkeson, An & Hollerbach 1986) 
 
     Y(q, v, v̇) π + Sᵀ (armature v̇ + damping v + friction sgn v - scale τ) = Jᵀ w,
 
-where S selects the actuated velocities and w are wrenches of the ground on feet. The equations are means over blocks of
-ticks, weighted by a Hann window. Such a mean of accelerations equals a mean of velocities weighted by the slope of the
-window (the modulating functions of Shinbrot 1957), so it does not amplify noise as differences of velocities do.
+where S selects the actuated velocities and w are wrenches of the ground on feet. The equations are averaged over blocks
+of ticks, weighted by a Hann window. The average of accelerations equals an average of velocities weighted by the slope
+of the window (the modulating functions of Shinbrot 1957), so it does not amplify noise as differences of velocities do.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ from idcontrol.types import Array, Booleans
 BLOCK_S: Final = 0.04
 """Length of a block [s]."""
 MOST_BLOCKS: Final = 1500
-"""Largest number of blocks, one minute; of longer logs, every second block, third block and so on is used."""
+"""Largest number of blocks, one minute. From longer logs, only every second block is used, or every third, and so on.
+"""
 REST_RAD_S: Final = 0.02
-"""Mean speed of a joint below which its dry friction counts as unknown [rad/s or m/s]: it may rest, and friction at
-rest has any value up to the friction of motion."""
+"""Speed below which a joint may be at rest, averaged over two ticks [rad/s or m/s]. Dry friction at rest has any value
+up to the friction of motion, so the torque of such a joint counts as unknown."""
 GAP: Final = 1.5
 """Longest time between two rows of a block, in periods of the log."""
 
 DRIVE: Final = ("armature", "damping", "friction", "scale")
-"""The parameters of each drive, in the order of columns."""
+"""The parameters of each drive, in the order of columns of `Blocks.A`."""
 
 
 class Blocks(NamedTuple):
@@ -44,12 +45,12 @@ class Blocks(NamedTuple):
     θ (p,) are the ten parameters of each body, then each parameter in `DRIVE` for all joints.
 
     Attributes:
-        A: Coefficients, shape (n, m, p).
+        A: Coefficients of θ, shape (n, m, p).
         b: Generalized forces of measured wrenches, shape (n, m) [N, N m].
         U: Columns of the unknowns, shape (n, m, u): components of wrenches that were not measured, and torques of
             joints whose torque is unknown or that are at rest. Columns of known components and torques are zero.
-        reverses: True for the row of a joint whose velocity changes its sign in the block, shape (n, m). Its friction
-            is less certain, because it changes its sign between two ticks.
+        reverses: True for the row of a joint whose velocity changes its sign in the block, shape (n, m). The friction
+            of this joint is less certain, because it changes its sign between two ticks.
     """
 
     A: Array
@@ -59,13 +60,13 @@ class Blocks(NamedTuple):
 
 
 class Mounting(NamedTuple):
-    """The place of a foot, or of a sole's frame, on the robot.
+    """The place of a point foot or a sole on the robot.
 
     Attributes:
-        joint: Joint that carries it.
+        joint: Joint that carries the foot or sole.
         offset: Centre of the foot's sphere or origin of the sole's frame, in the joint's frame, shape (3,) [m].
-        radius: Radius of the sphere; 0 for soles [m].
-        size: 3 for point feet, which have no moment; 6 for soles.
+        radius: Radius of the foot's sphere [m]; 0 for soles.
+        size: Number of wrench components: 3 for point feet, which have no moment; 6 for soles.
     """
 
     joint: int
@@ -75,7 +76,7 @@ class Mounting(NamedTuple):
 
 
 def mountings(robot: Robot, system: System) -> list[Mounting]:
-    """Return the places of the feet of `robot`, then of its soles."""
+    """Return the places of the point feet of `robot`, then of its soles."""
     places = []
     for foot in robot.description.feet:
         frame = system.model.frames[system.frame(foot.frame)]
@@ -88,7 +89,7 @@ def mountings(robot: Robot, system: System) -> list[Mounting]:
 
 
 def blocks(log: Log, robot: Robot, system: System) -> Blocks:
-    """Return the equations of a log of `robot`, whose bodies are `system`."""
+    """Return the equations of motion of `log`, a log of `robot` with the bodies and joints of `system`."""
     model, places = system.model, mountings(robot, system)
     dof, m, a = system.order[system.n_unactuated :], system.n_velocities, system.n_actuated
     inertial = SIZE * (model.njoints - 1)
@@ -130,7 +131,10 @@ def blocks(log: Log, robot: Robot, system: System) -> Blocks:
 
 
 def _windows(log: Log) -> list[tuple[int, int]]:
-    """Return the first tick of each block, and the tick after its last; evenly spaced if there are too many."""
+    """Return the first tick of each block, and the tick after its last.
+
+    If there are more than `MOST_BLOCKS` blocks, the result has evenly spaced ones.
+    """
     period = float(np.median(np.diff(log.t)))
     ticks = max(1, round(BLOCK_S / period))
     whole = np.concatenate(([0], np.flatnonzero(np.diff(log.t) > GAP * period) + 1, [len(log.t)]))
@@ -145,7 +149,7 @@ def _windows(log: Log) -> list[tuple[int, int]]:
 def _acceleration(system: System, log: Log, k: int) -> Array:
     """Return the spatial acceleration between tick k and the next, Pinocchio's layout, shape (nv,).
 
-    The linear velocity of a free-flyer is compared in its axes at tick k (`idcontrol.dynamics.system`).
+    The linear velocities of a free-flyer at both ticks are subtracted in its axes at tick k.
     """
     h, v, v_next = log.t[k + 1] - log.t[k], log.v[k], log.v[k + 1].copy()
     for q_at, v_at in zip(system.flyer_q, system.flyer_v, strict=True):
@@ -157,7 +161,10 @@ def _acceleration(system: System, log: Log, k: int) -> Array:
 
 
 def _jacobian(model: Any, data: Any, place: Mounting) -> Array:
-    """Return the Jacobian of a foot's contact point on level ground, or of a sole, world axes, shape (3 or 6, nv)."""
+    """Return the Jacobian of a point foot's contact point on level ground, or of a sole's frame.
+
+    World axes, shape (3, nv) for point feet, (6, nv) for soles.
+    """
     J = pin.getJointJacobian(model, data, place.joint, pin.ReferenceFrame.LOCAL_WORLD_ALIGNED)
     arm = data.oMi[place.joint].rotation @ place.offset - [0.0, 0.0, place.radius]
     J[:3] -= pin.skew(arm) @ J[3:]

@@ -1,12 +1,14 @@
 """Least squares for the parameters of bodies and drives, with a prior, physical consistency and covariance.
 
-With coordinates z of the parameters around the prior z₀, the estimate minimizes ::
+The parameters θ depend on coordinates z (`idcontrol.identify.prior`), whose prior mean is z₀. After the unknowns are
+eliminated from the equations A θ = b, the estimate minimizes ::
 
     |(A θ(z) - b) / (σ s)|² + |(z - z₀) / spread|²,
 
 where s is the scale of the drive in the row of a joint, and 1 in other rows. So errors are compared with the torque
 that the drive reports: otherwise a joint with small loads would seem to have no torque and no friction. The standard
-deviation σ of each row is its rms error in the previous fit, separately for blocks in which the joint reverses.
+deviation σ of each row is its rms error in the previous fit, separately for blocks in which the joint reverses. A
+weighed mass adds one equation.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from idcontrol.identify.prior import Prior
 from idcontrol.types import Array, Integers
 
 QUIET: Final = 0.01
-"""Smallest assumed generalized force of a row, relative to the largest."""
+"""Smallest assumed rms generalized force of a row, relative to the largest of all rows."""
 COARSE: Final = 0.1
 """Standard deviation of a row in the first fit, relative to the rms generalized force of the row."""
 EXACT: Final = 1e-5
@@ -31,16 +33,17 @@ below the inverse of the rounding error."""
 PASSES: Final = 5
 """Number of fits; σ of logs with noise settles within four."""
 STEPS: Final = 200
-"""Largest number of steps of Levenberg and Marquardt in a fit; about twenty are taken."""
+"""Largest number of Levenberg-Marquardt steps in a fit; about twenty are taken."""
 SLIGHT: Final = 1e-9
 """Relative decrease of the cost at which a fit ends."""
 FEW: Final = 1e-3
-"""The standard deviation of a row is not updated if the unknowns leave less than this share of its equations."""
+"""The standard deviation of a row is updated only if the equations that remain after the elimination exceed this share
+of the number of blocks."""
 TOGETHER: Final = 10
-"""Number of consecutive blocks whose errors may be correlated. The covariance is multiplied by the variance of the sum
-of these errors, divided by the sum of their variances."""
+"""Number of consecutive blocks whose errors may be correlated. For the covariance, the weight of all equations is
+divided by the ratio of the squared sum of these errors to the sum of their squares, if this ratio exceeds 1."""
 RANK: Final = 1e-9
-"""Relative size below which a singular value of the unknowns' columns is rounding."""
+"""Singular values of the unknowns' columns below this share of the largest are rounding errors."""
 MASS_SPREAD: Final = 1e-4
 """Relative standard deviation of a weighed mass: so small that noise does not shrink all parameters together."""
 
@@ -49,9 +52,9 @@ class Fit(NamedTuple):
     """Fitted parameters.
 
     Attributes:
-        theta: The parameters, shape (p,).
-        covariance: Their covariance, shape (p, p).
-        before: Their covariance in the prior, shape (p, p).
+        theta: The parameters θ, shape (p,), in the order of `idcontrol.identify.equations.Blocks`.
+        covariance: Covariance of θ after the fit, shape (p, p).
+        before: Covariance of θ in the prior, shape (p, p).
         sigma: Standard deviation of each row of the equations in blocks without a reversal, shape (m,) [N, N m].
     """
 
@@ -62,10 +65,10 @@ class Fit(NamedTuple):
 
 
 def rms_of(blocks: Blocks, prior: Prior, system: System) -> Array:
-    """Return the rms force of nominal bodies and drives in each row, at least `QUIET` of the largest, (m,) [N, N m].
+    """Return each row's rms force of nominal bodies and drives, at least `QUIET` of the largest, (m,) [N, N m].
 
-    The three linear rows of a free-flyer share one value: the root of the sum of their squares. So do the three
-    angular rows.
+    The three linear rows of a free-flyer share one value, the root of the sum of their squares. The three angular rows
+    share one value, too.
     """
     theta, k = prior.parameters(prior.start)[0], SIZE * len(prior.root)
     squares = sum(np.square(blocks.A[:, :, part] @ theta[part]) for part in (slice(k), slice(k, None)))
@@ -76,12 +79,11 @@ def rms_of(blocks: Blocks, prior: Prior, system: System) -> Array:
 
 
 class Rows(NamedTuple):
-    """Equations of a log, summed over its blocks, relative to σ.
+    """Squared equations, divided by σ, without unknowns, and summed over all blocks.
 
     Attributes:
-        gram: Products of coefficients and right side ``(A, -b)`` of each row, shape (m, p + 1, p + 1); the unknowns are
-            eliminated.
-        scale: Index of the parameter that is the scale of a joint's row, and -1 for other rows, shape (m,).
+        gram: Sum of ``(A, -b)ᵀ (A, -b)`` of each row, shape (m, p + 1, p + 1).
+        scale: Index in θ of the drive's scale for the row of a joint, -1 for other rows, shape (m,).
     """
 
     gram: Array
@@ -89,24 +91,24 @@ class Rows(NamedTuple):
 
 
 def misfits(blocks: Blocks, sigma: Array, theta: Array) -> Array:
-    """Return the residuals (n, m) of the equations at the best unknowns, relative to `sigma`, (m,) or (n, m)."""
+    """Return the errors (n, m) of the equations at `theta` and the best unknowns, over `sigma`, (m,) or (n, m)."""
     errors = (blocks.A @ theta - blocks.b) / sigma
     return np.einsum("nij,nj->ni", _known(blocks.U / sigma[..., None]), errors)
 
 
 def _known(unknowns: Array) -> Array:
-    """Return the projections (n, m, m) of equations onto the combinations without unknowns, for columns (n, m, u)."""
+    """Return the projections (n, m, m) of each block's equations onto the complement of `unknowns`, shape (n, m, u)."""
     left, singular, _ = np.linalg.svd(unknowns, full_matrices=False)
     used = left * (singular > RANK * singular[:, :1])[:, None, :]
     return np.eye(unknowns.shape[1]) - used @ np.swapaxes(used, 1, 2)
 
 
 def _projected(blocks: Blocks, sigma: Array) -> tuple[Array, Array]:
-    """Eliminate the unknowns from the equations, weighted by their standard deviations `sigma`, shape (n, m).
+    """Divide the equations by their standard deviations `sigma`, shape (n, m), and eliminate the unknowns.
 
     Returns:
-        The coefficients and right sides ``(A, -b)``, shape (n, m, p + 1), and how much of each equation remains, 0 to
-        1, shape (n, m).
+        The coefficients and right sides ``(A, -b)``, shape (n, m, p + 1); and the share of each equation that remains,
+            0 to 1, shape (n, m).
     """
     known = _known(blocks.U / sigma[..., None])
     right = np.concatenate((blocks.A, -blocks.b[:, :, None]), axis=2) / sigma[..., None]
@@ -114,7 +116,7 @@ def _projected(blocks: Blocks, sigma: Array) -> tuple[Array, Array]:
 
 
 def fit(blocks: Blocks, prior: Prior, system: System) -> Fit:
-    """Fit the parameters to the equations `blocks` of the robot `system`."""
+    """Fit the parameters to the prior and to the equations `blocks` of the robot `system`."""
     a, z, p = system.n_actuated, prior.start, len(prior.spread)
     scale = np.full(system.n_velocities, -1)
     scale[system.order[system.n_unactuated :]] = np.arange(p - a, p)
@@ -151,10 +153,10 @@ def _cost(rows: Rows, prior: Prior, z: Array, first: Array) -> tuple[float, Arra
     """Return half the cost at coordinates `z`, with its gradient and its Gauss-Newton Hessian.
 
     Args:
-        rows: The equations; their σ assume the drives' scales in the coordinates `first`.
+        rows: The equations, divided by σ for the drives' scales in `first`.
         prior: The prior.
-        z: Coordinates, shape (p,).
-        first: Coordinates, shape (p,).
+        z: Coordinates at which the cost is computed, shape (p,).
+        first: Coordinates at the beginning of the fit, shape (p,).
     """
     theta, slope = prior.parameters(z)
     joints = np.flatnonzero(rows.scale >= 0)
@@ -185,7 +187,7 @@ def _cost(rows: Rows, prior: Prior, z: Array, first: Array) -> tuple[float, Arra
 
 
 def _descend(rows: Rows, prior: Prior, first: Array) -> Array:
-    """Return the coordinates of the smallest cost, from the coordinates `first`: Levenberg-Marquardt within bounds."""
+    """Minimize the cost within the bounds by Levenberg-Marquardt, from `first`; return the coordinates, shape (p,)."""
     z, damping = np.maximum(first, prior.least), 1e-3
     cost, gradient, H = _cost(rows, prior, z, first)
     for _ in range(STEPS):

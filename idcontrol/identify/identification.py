@@ -1,6 +1,6 @@
 """Identify a robot from logs: encoder offsets, then parameters of bodies and drives.
 
-The end of each log is held out: the fit does not use it, and is judged by it.
+The end of each log is held out: the fit does not use it, so it can judge the result.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Question(NamedTuple):
     """What to identify.
 
     Attributes:
-        parts: Some of `PARTS`.
+        parts: The elements of `PARTS` to identify.
         mass: Weighed mass of all moving bodies [kg]; None if unknown.
         measured: True to use the recorded wrenches on feet; False to treat them as unknown.
     """
@@ -50,7 +50,8 @@ class Identified(NamedTuple):
         system: The nominal robot.
         prior: The knowledge before the logs.
         fit: The fitted parameters.
-        offsets: The encoder offsets; None if they were not asked for, or the logs do not determine them.
+        offsets: The encoder offsets; None if they were not asked for, the base is fixed, or no two contact points ever
+            stand simultaneously.
         before: Residual generalized forces of the nominal robot in each block of the held-out ends, shape (n, m)
             [N, N m], in the system's order.
         after: The same for the identified robot.
@@ -68,7 +69,8 @@ def identify(logs: Sequence[Log], robot: Robot, question: Question) -> Identifie
     """Identify a robot from its logs.
 
     Raises:
-        InputError: The logs cannot answer the question.
+        InputError: `question` needs recorded forces that the logs lack, or asks for masses and scales of drives without
+            any measured force or mass.
     """
     system = robot.system()
     _require_a_scale(logs, robot, question)
@@ -98,24 +100,28 @@ def _nominal(robot: Robot, system: System) -> Actuators:
 
 
 def weighed(logs: Sequence[Log]) -> bool:
-    """True if a foot touches the ground, and the logs have the vertical forces of all touching feet."""
+    """True if a foot touches the ground in some log, and all logs have the vertical forces of all touching feet."""
     return any(log.touching.any() for log in logs) and all(map(_measured, logs))
 
 
 def _measured(log: Log) -> bool:
-    """True if the vertical force is known wherever a foot touches the ground."""
+    """True if the vertical force is known for every foot and tick in which the foot may touch the ground."""
     return bool(np.isfinite(log.wrench[log.touching][:, 2]).all())
 
 
 def _require_a_scale(logs: Sequence[Log], robot: Robot, question: Question) -> None:
-    """Refuse to fit masses and the scales of drives if nothing in the logs is measured in newtons."""
+    """Refuse a question that needs recorded forces without them, or masses and scales without any force or mass.
+
+    Raises:
+        InputError: The question is refused.
+    """
     if question.measured and not all(map(_measured, logs)):
         raise InputError(f"the forces on {robot.name}'s feet were not recorded; use --forces unknown")
     known = question.mass is not None or (question.measured and weighed(logs))
     if {"links", "scale"} <= question.parts and not known:
         raise InputError(
-            "masses and scales of drives multiply each other, and no force is measured: weigh the robot and give "
-            "--mass KG, or fit one of both with --fit"
+            "masses and scales of drives cannot be distinguished without a measured force: weigh the robot and give "
+            "--mass KG, or leave links or scale out of --fit"
         )
 
 

@@ -10,8 +10,8 @@ is positive definite (Wensing, Kim & Slotine 2018). A nominal pseudo-inertia J�
     J = L T(x) T(x)ᵀ Lᵀ
 
 with T lower triangular and exponentials on its diagonal: the log-Cholesky coordinates of Rucker & Wensing 2022, about
-J₀ instead of the identity. So every x is physical. To first order, the length of x is the affine-invariant distance
-from J₀ (Lee & Park 2018): a length of 0.3 means changes of about 30 %.
+J₀ instead of the identity. So every x belongs to a possible body. To first order, the length of x is the
+affine-invariant distance from J₀ (Lee & Park 2018): a length of 0.3 means changes of about 30 %.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ SIZE: Final = 10
 """Number of inertial parameters of a body, and of its coordinates."""
 
 THINNEST: Final = 1e-3
-"""Smallest second moment of a nominal body about its mass centre, relative to the largest. Rods and points have none,
-and URDFs often state moments that no body has."""
+"""Smallest second moment of a nominal body about its mass centre, relative to the largest. Rods have second moments of
+zero, and URDFs often state moments that no body has."""
 POINT_M: Final = 1e-3
-"""Radius of gyration of a nominal body without moments [m]."""
+"""Assumed radius of gyration of a nominal body without moments [m]."""
 
 _ROWS, _COLUMNS = np.tril_indices(4, -1)
 
@@ -53,7 +53,10 @@ def parameters_of(J: Array) -> Array:
 
 
 def physical(J: Array) -> Array:
-    """Return the pseudo-inertias J (k, 4, 4), with second moments about the mass centre raised to possible values."""
+    """Return the pseudo-inertias `J` (k, 4, 4), with second moments about the mass centre raised to possible values.
+
+    A moment is raised to at least `THINNEST` of the body's largest; all moments of a point mass are set by `POINT_M`.
+    """
     mass, first = J[:, 3, 3], J[:, :3, 3]
     shift = np.einsum("ki,kj->kij", first, first) / mass[:, None, None]
     moments, axes = np.linalg.eigh(J[:, :3, :3] - shift)
@@ -66,14 +69,14 @@ def physical(J: Array) -> Array:
 
 
 def neighbours(root: Array, x: Array) -> tuple[Array, Array]:
-    """Return the parameters of bodies at coordinates `x`, and their derivatives.
+    """Return the parameters of bodies at coordinates `x`, and the derivatives of these parameters.
 
     Args:
         root: Cholesky factors L of the nominal pseudo-inertias, shape (k, 4, 4).
         x: Coordinates, shape (k, 10): 2 ln T_ii, then √2 T_ij below the diagonal, by rows.
 
     Returns:
-        Parameters, shape (k, 10), and their derivatives by the coordinates, shape (k, 10, 10).
+        Parameters, shape (k, 10); and derivatives, parameter by coordinate, shape (k, 10, 10).
     """
     k, each = len(x), np.arange(4)
     T, slope = np.zeros((k, 4, 4)), np.zeros((k, SIZE, 4, 4))

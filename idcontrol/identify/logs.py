@@ -1,4 +1,4 @@
-"""Logs for identification: states, torques and forces on feet, of a run or of arrays."""
+"""Logs for identification: states, torques and forces on feet, from a recorded run or from arrays."""
 
 from __future__ import annotations
 
@@ -17,25 +17,27 @@ from idcontrol.robots import Robot
 from idcontrol.types import TOUCHING_N, Array, Booleans
 
 CLEAR_M = 0.01
-"""Gap below which a foot may touch the ground, used if no force is recorded [m]."""
+"""Gap below which a foot may touch the ground [m]; used if forces are not recorded."""
 SHORTEST_S = 0.5
 """Shortest log [s]."""
 UNIT = 1e-2
-"""Largest deviation of a quaternion's length from 1, for logs that keep two decimals."""
+"""Largest allowed deviation of a quaternion's length from 1; logs may be rounded to two decimals."""
 
 
 class Log(NamedTuple):
-    """A log of n ticks, of a robot with a actuated joints and k feet. In each tick the state precedes the torque.
+    """A log of n ticks. The robot has k feet, and the number of its actuated joints is a.
+
+    In each tick, the state precedes the torque.
 
     Attributes:
-        name: Name for messages.
+        name: Name of the log in messages.
         t: Times, shape (n,) [s].
         q: Configurations, Pinocchio's layout, shape (n, nq).
         v: Velocities, Pinocchio's layout, shape (n, nv).
         tau: Torques of the drives until the next state, shape (n, a) [N m]; NaN where unknown.
         wrench: Force and moment of the ground on each foot until the next state, world axes, shape (n, k, 6) [N, N m];
             NaN where unknown. Moments are about the contact point of a point foot or the origin of a sole's frame.
-        touching: True if a foot may touch the ground, shape (n, k).
+        touching: True for feet that may touch the ground, shape (n, k).
     """
 
     name: str
@@ -47,7 +49,7 @@ class Log(NamedTuple):
     touching: Booleans
 
     def rows(self, chosen: slice) -> Log:
-        """Return the ticks `chosen`."""
+        """Return a log of the ticks `chosen`."""
         name, t, q, v, tau, wrench, touching = self
         return Log(name, t[chosen], q[chosen], v[chosen], tau[chosen], wrench[chosen], touching[chosen])
 
@@ -72,10 +74,14 @@ def log_of(run: Run, robot: Robot) -> Log:
 
 
 def log_from(name: str, arrays: Mapping[str, Array], robot: Robot) -> Log:
-    """Return the log in arrays ``t, q, v, tau``; for a robot with feet, also ``force``, ``gap`` or ``stance``.
+    """Return the log in `arrays`.
+
+    The names are ``t, q, v, tau``, with shapes as in `Log`. For a robot with feet, also ``force``, ``moment``,
+    shapes (n, k, 3), ``gap`` and ``stance``, shapes (n, k), are used. If its base floats, force, gap or stance is
+    required.
 
     Raises:
-        InputError: An array is missing, does not fit the robot, or the log is too short.
+        InputError: An array is missing, does not fit the robot or has unusable values; or the log is too short.
     """
     model, a, k = robot.system().model, robot.system().n_actuated, len(robot.patches)
     t = arrays.get("t", np.zeros(0))
@@ -110,7 +116,7 @@ def log_from(name: str, arrays: Mapping[str, Array], robot: Robot) -> Log:
 
 
 def _require_each_foot(name: str, arrays: Mapping[str, Array], channel: str, shape: tuple[int, ...]) -> None:
-    """Refuse a channel of feet with another shape than `shape`, or with infinite values."""
+    """Raise `InputError` if an array of feet does not have `shape`, or is an infinite force or moment."""
     values = arrays.get(channel, np.zeros(shape))
     if values.shape != shape:
         raise InputError(f"{name}: {channel} has shape {values.shape}, not {shape}; log it for each foot")
@@ -122,7 +128,7 @@ def read_arrays(path: Path) -> dict[str, Array]:
     """Return the arrays of an NPZ file.
 
     Raises:
-        InputError: The file cannot be read, or holds something else than numbers.
+        InputError: The file cannot be read, or contains anything but numbers.
     """
     try:
         # NumPy leaves a file open that it cannot read

@@ -1,9 +1,10 @@
 """Encoder offsets from feet that stand on level ground.
 
-While feet stand, their contact points keep their distances from each other and have the same height. With the measured
-attitude of the base, this determines the joint angles. The position of the base is not needed: the mean over the
-standing feet is subtracted from their positions. From horizontal positions, the median over the time of standing is
-also subtracted. A point foot rolls on its sphere: the centre moves by the rotation of the foot times the radius.
+While feet stand, their contact points keep their distances from each other and have the same height. Together with the
+measured attitude of the base, these two conditions determine the joint angles. The position of the base is not needed:
+the mean over the standing feet is subtracted from their positions. From horizontal positions, the median over the time
+of standing is also subtracted. A point foot rolls on its sphere: the centre moves by the rotation of the foot times the
+radius.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from idcontrol.types import Array, Booleans, Integers
 OFFSET_SPREAD: Final = 0.1
 """Prior standard deviation of an encoder offset [rad or m]."""
 TILT_SPREAD: Final = 0.03
-"""Prior standard deviation of the slope of the ground against the measured attitude [rad]."""
+"""Prior standard deviation of the ground's slope relative to the measured attitude [rad]."""
 FOOT_M: Final = 1e-4
 """Smallest standard deviation of the position of a standing foot [m]."""
 SETTLED_S: Final = 0.02
-"""Time after touchdown and before lift-off that is not used [s]."""
+"""Time after each touchdown and before each lift-off in which a foot does not count as standing [s]."""
 SPACING_S: Final = 0.01
 """Time between two samples [s]."""
 MOST_SAMPLES: Final = 3000
-"""Largest number of samples; of more samples, evenly spaced ones are used."""
+"""Largest number of samples; if there are more, evenly spaced samples are used."""
 PASSES: Final = 10
 """Number of Newton steps; two suffice for offsets of 0.1 rad without slip."""
 OUTLIER: Final = 3.0
@@ -38,13 +39,13 @@ OUTLIER: Final = 3.0
 
 
 class Offsets(NamedTuple):
-    """Encoder offsets of the robot's a joints.
+    """Encoder offsets of the actuated joints.
 
     Attributes:
         angle: True angles minus recorded angles, shape (a,) [rad or m].
-        spread: Standard deviations, shape (a,) [rad or m].
-        before_m: Rms of the feet's displacement at the recorded angles [m].
-        after_m: The same with the offsets [m].
+        spread: Standard deviations of `angle`, shape (a,) [rad or m].
+        before_m: Rms displacement of the standing feet, computed with the recorded angles [m].
+        after_m: Rms displacement of the standing feet, computed with the corrected angles [m].
     """
 
     angle: Array
@@ -54,13 +55,13 @@ class Offsets(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A sphere of a foot, or of the corner of a sole.
+    """The sphere of a point foot or of a sole's corner.
 
     Attributes:
-        joint: Joint that carries it.
-        offset: Its centre in the joint's frame, shape (3,) [m].
-        radius: Its radius [m].
-        patch: Its foot in `Log.touching`.
+        joint: Joint that carries the sphere.
+        offset: Centre of the sphere in the joint's frame, shape (3,) [m].
+        radius: Radius of the sphere [m].
+        patch: Column of the foot in `Log.touching`.
     """
 
     joint: int
@@ -76,7 +77,7 @@ class Samples(NamedTuple):
         q: Configurations of n samples, shape (n, nq).
         standing: True for the points that stand, shape (n, k).
         stance: Number of each sample's stance, shape (n,); during a stance the same points stand.
-        rolled: Displacement by rolling since the beginning of the log, shape (n, k, 3) [m].
+        rolled: Displacement of each sphere by rolling since the beginning of the log, world axes, shape (n, k, 3) [m].
     """
 
     q: Array
@@ -124,7 +125,7 @@ def _points(robot: Robot, system: System) -> list[Point]:
 
 
 def _samples(log: Log, points: list[Point], system: System) -> Samples:
-    """Return the samples of a log in which two or more points stand."""
+    """Sample a log; return the samples in which two or more points stand."""
     period = float(np.median(np.diff(log.t)))
     wait = max(1, round(SETTLED_S / period))
     settled = np.ones((len(log.t), log.touching.shape[1]), dtype=np.bool_)
@@ -139,7 +140,7 @@ def _samples(log: Log, points: list[Point], system: System) -> Samples:
 
 
 def _rolled(log: Log, points: list[Point], system: System) -> Array:
-    """Return the displacement of spheres on level ground by the turns of their links, shape (n, k, 3) [m]."""
+    """Return how far spheres would roll on level ground as their links turn, since the first tick, (n, k, 3) [m]."""
     model, data = system.model, system.model.createData()
     speed = np.zeros((len(log.t), len(points), 3))
     for n in range(len(log.t)):
@@ -156,12 +157,13 @@ def _displacements(samples: Samples, points: list[Point], system: System, x: Arr
 
     Args:
         samples: The samples.
-        points: Their points.
+        points: The k points of the samples.
         system: The robot.
         x: Offsets of the joints, then the slope of the ground about the x and y axes of the world, shape (a + 2,).
 
     Returns:
-        Heights [m] of all standing points, then displacements along x and y [m]; and the derivatives by `x`.
+        Displacements of all standing points, shape (3 s,) [m]: first the heights, then pairs along x and y; and their
+            derivatives by `x`, shape (3 s, a + 2). s counts the standing points of all samples.
     """
     n, k, a = len(samples.q), len(points), system.n_actuated
     place, slope = np.empty((n, k, 3)), np.zeros((n, k, 3, a + 2))
@@ -195,7 +197,10 @@ def _displacements(samples: Samples, points: list[Point], system: System, x: Arr
 
 
 def _weights(residual: Array) -> Array:
-    """Return the weights of Huber's estimate: 1/σ², less beyond `OUTLIER` σ; σ is the median deviation over 0.6745."""
+    """Return the weights of Huber's estimate, shape as `residual`: 1/σ², smaller beyond `OUTLIER` σ.
+
+    σ is the median absolute residual over 0.6745, at least `FOOT_M`.
+    """
     sigma = max(FOOT_M, float(np.median(np.abs(residual))) / 0.6745)
     weight: Array = np.minimum(1.0, OUTLIER * sigma / np.maximum(np.abs(residual), FOOT_M)) / sigma**2
     return weight

@@ -13,15 +13,15 @@ from idcontrol.identify.inertia import SIZE, neighbours, physical, pseudo
 from idcontrol.types import Array, Booleans
 
 BODY_SPREAD: Final = 0.3
-"""Prior standard deviation of the coordinates of a body, about 30 % of its mass and moments."""
+"""Prior standard deviation of each inertial coordinate of a body: about 30 % of its mass and moments."""
 SCALE_SPREAD: Final = 0.3
 """Prior standard deviation of the scale of a drive."""
 FRICTION_SHARE: Final = 0.1
-"""Prior standard deviation of dry friction, and of viscous friction at the largest speed, relative to the largest
-torque."""
+"""Prior standard deviation of dry friction, and of viscous friction at the largest speed, relative to the torque limit.
+A larger nominal value replaces it."""
 ROTOR_SHARE: Final = 10.0
-"""Prior standard deviation of an armature, relative to the larger of its nominal value and of the inertia about its
-joint: rotors behind large gear ratios outweigh their links."""
+"""Prior standard deviation of an armature, relative to its nominal value or to the inertia about its joint, whichever
+is larger: rotors behind large gear ratios outweigh their links."""
 SCALE_LEAST: Final = 0.05
 """Smallest scale of a drive."""
 
@@ -29,10 +29,12 @@ SCALE_LEAST: Final = 0.05
 class Prior(NamedTuple):
     """Knowledge before the log, about p parameters θ (`idcontrol.identify.equations.Blocks`).
 
+    The coordinates z of θ are the inertial coordinates of all bodies, then the parameters of the drives themselves.
+
     Attributes:
         bodies: Nominal parameters of the bodies, shape (k, 10).
-        root: Cholesky factors of their pseudo-inertias, made physical, shape (k, 4, 4); zero for massless bodies.
-        drives: Nominal parameters of the drives, shape (4 a,).
+        root: Cholesky factors of the bodies' pseudo-inertias, made physical, shape (k, 4, 4); zero for massless bodies.
+        drives: Nominal parameters of the drives, shape (4 a,), in the order of θ.
         spread: Standard deviations of the inertial coordinates of bodies (`idcontrol.identify.inertia`), then of the
             parameters of drives, shape (p,).
         least: Lower bounds of the coordinates, shape (p,).
@@ -50,7 +52,7 @@ class Prior(NamedTuple):
 
     @property
     def masses(self) -> Array:
-        """Return the coefficients of θ in the total mass of the bodies, shape (p,)."""
+        """Return the coefficients of θ in the total mass: 1 for the mass of each body, otherwise 0, shape (p,)."""
         coefficients = np.zeros(len(self.spread))
         coefficients[: SIZE * len(self.root) : SIZE] = 1.0
         return coefficients
@@ -78,7 +80,7 @@ def prior_of(system: System, actuators: Actuators, free: frozenset[str], mass: f
     Args:
         system: The robot.
         actuators: Nominal dynamics of its actuators; their scale is 1.
-        free: The parameters to fit: ``links`` and names of `DRIVE`.
+        free: The parameters to fit: ``links`` for bodies, and names in `DRIVE`.
         mass: Weighed mass of all moving bodies [kg]; None if unknown.
     """
     bodies = np.array([inertia.toDynamicParameters() for inertia in list(system.model.inertias)[1:]])

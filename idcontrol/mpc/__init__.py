@@ -37,7 +37,7 @@ ROUNDING_S: Final = 1e-9
 JOIN_S: Final = 0.1
 """Time in which a foot that lifts off joins its planned path, unless it lands earlier [s]."""
 JOINT_WEIGHT: Final = 1e-4
-"""Weight of the joints' reference; base and swinging feet have the weight 1."""
+"""Weight of the joints' posture task; the tasks of base and swinging feet have the weight 1."""
 
 
 def __dir__() -> list[str]:
@@ -48,16 +48,17 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     """A whole-body target at one instant.
 
     Attributes:
-        t: Time at which the machine should be there [s], on the clock of `State.t`.
+        t: Time at which the robot should reach the target [s], on the clock of `State.t`.
         q: Configuration, Pinocchio's layout, shape (nq,).
         v: Velocity, Pinocchio's layout, shape (nv,).
         a: Acceleration, Pinocchio's layout, shape (nv,).
         contacts: True for feet that stand from `t` to the next target, shape (n_feet,).
         forces: Forces of the ground on the feet, world axes, shape (n_feet, 3) [N]; None for no force targets.
-        K: Feedback from `t` to the next target, ``τ = τ_ff + K (x ⊖ x0)``, shape (a, 2 nv); rows in the order of
-            `System.actuated_names`, columns for the tangent of q and for v. Gains that reduce the error are negative.
-            τ_ff are the torques of the target's motion and forces. None for the gains of tasks and joints.
-        x0: State (q, v) from which K measures the error, shape (nq + nv,); None for the interpolated reference.
+        K: Feedback matrix from `t` to the next target, ``τ = τ_ff + K (x ⊖ x0)``, shape (a, 2 nv). x is the measured
+            state (q, v), and τ_ff are the torques of the target's motion and forces. Rows are in the order of
+            `System.actuated_names`; columns are for the tangent of q, then for v. Gains that reduce the error are
+            negative. If `K` is None, the gains of tasks and joints act instead.
+        x0: State (q, v) from which `K` measures the error, shape (nq + nv,); None for the interpolated reference.
     """
 
     t: float
@@ -74,9 +75,10 @@ class Socket:
     """A planner that interpolates the targets of another program. It has the interface of all planners.
 
     Between two targets, positions follow a quintic polynomial in the tangent space that matches position, velocity and
-    acceleration of both targets. Forces are interpolated linearly. A new target replaces all targets at the same or a
-    later time, and the reference continues from its present value without a jump. A foot that lifts off starts from
-    its measured pose, and joins its planned path within `JOIN_S` or by its touchdown, whichever comes first.
+    acceleration of both targets. Forces are interpolated linearly if both targets have forces; otherwise the later
+    target's `forces` hold. A new target replaces all targets at the same or a later time, and positions continue from
+    their present reference without a jump. A foot that lifts off starts from its measured pose, and joins its planned
+    path within `JOIN_S` or by its touchdown, whichever comes first.
 
     Attributes:
         tasks: Tasks for the controller: pose of the base, feet in the air, posture of the joints, force targets.
@@ -91,11 +93,11 @@ class Socket:
         Args:
             robot: The robot, with a floating base.
             rate_hz: Rate of the control loop [Hz].
-            stale: Reaction to missing targets. ``hold`` brings the reference to rest within `REST_S`, ``damp`` only
-                damps the joints' motion, ``stop`` raises `InputError`, on which a loop brakes.
+            stale: Reaction if the last target is reached and none follows. ``hold`` brings the reference to rest within
+                `REST_S`. ``damp`` only damps the joints' motion. ``stop`` raises `InputError`; a loop then brakes.
 
         Raises:
-            InputError: The robot has no floating base, or `stale` does not exist.
+            InputError: The robot has no floating base, or `stale` is none of these words.
         """
         contacts = robot.contacts(0.0)
         system = contacts.system
@@ -140,9 +142,10 @@ class Socket:
         *,
         t: float | None = None,
     ) -> None:
-        """Add a target; fields as in `Target`. Targets of a horizon are added in the order of their times.
+        """Add a target; fields as in `Target`.
 
-        A target without a time replaces all others, holds from the present time on, and never becomes stale.
+        Add the targets of a horizon in the order of their times: each target replaces all later ones. A target without
+        a time replaces all others. The reference jumps to it in the next tick, and it never becomes stale.
 
         Raises:
             InputError: An array is unusable, or `t` is not after the last tick.
@@ -176,7 +179,7 @@ class Socket:
         """Set the tasks for ``state.t``, and return the reference of the joints.
 
         Raises:
-            InputError: Targets are stale and the policy is ``stop``.
+            InputError: The last target is reached, none follows, and `stale` is ``stop``. Raised once for each stream.
         """
         before = self._start.contacts
         while self._queue and self._queue[0].t <= state.t + ROUNDING_S:
@@ -211,7 +214,7 @@ class Socket:
         )
 
     def _run_out(self, t: float) -> None:
-        """Let the reference come to rest after the last target, or raise `InputError`, depending on the policy."""
+        """Add a target at rest after the last one; if `stale` is ``stop``, raise `InputError` instead."""
         self._stale, end = True, self._start
         self.events.append(Event(t=t, what="targets stale", detail={"policy": self._policy}))
         if self._policy == "stop":
@@ -223,7 +226,10 @@ class Socket:
         self._queue = [msgspec.structs.replace(end, t=max(t, end.t) + REST_S, q=q, v=still, a=still)]
 
     def _at(self, t: float) -> Target:
-        """Interpolate the target at time t between the last target and the next."""
+        """Return the target at time `t`, interpolated between the last target and the next.
+
+        If there is no next target, the result is the last target.
+        """
         start = self._start
         if not self._queue:
             return msgspec.structs.replace(start, t=t)
@@ -243,8 +249,8 @@ class Socket:
     def _join(self, foot: int, last: Target, state: State) -> BPoly:
         """Return the motion by which a foot that lifts off joins its planned path.
 
-        The result is a polynomial of `State.t`: the displacement from the path, linear and angular, shape (6,)
-        [m, rad].
+        The result is a polynomial in `State.t`. Its values are displacements from the planned path, linear, then
+        angular, world axes, shape (6,) [m, rad].
         """
         # A standing foot follows no task: it rolls, and it may have landed beside its target. If its task began on the
         # planned path, the foot would still be moving towards this path when it lands.
@@ -263,7 +269,13 @@ class Socket:
         return BPoly.from_derivatives([state.t, min(state.t + JOIN_S, lands)], ends)
 
     def _set_tasks(self, last: Target, state: State, *, damps: bool) -> tuple[Array, Array, Array]:
-        """Write the demand into the tasks; return its configuration, velocity and acceleration."""
+        """Set the tasks to the motion and forces of the target `last`.
+
+        If `damps` is True, base and feet have no task.
+
+        Returns:
+            The target's configuration, velocity and acceleration, Pinocchio's layout.
+        """
         model, data, axes = self._system.model, self._system.scratch, pin.LOCAL_WORLD_ALIGNED
         if last.K is None or damps:
             # mean velocity of the period (`Reference.v`)
@@ -298,6 +310,6 @@ class Socket:
 
 
 def _weigh(task: Frame | Force, weight: float) -> None:
-    """Give all rows of a task this weight."""
+    """Set the weight of all rows of `task`."""
     if (task.weight != weight).any():  # reading takes a fraction of the time of writing, which checks the numbers
         task.weight = weight

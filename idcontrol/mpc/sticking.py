@@ -1,6 +1,7 @@
 """Dynamics of a robot whose feet stand: torques of a motion, and motion and forces under torques.
 
-Both functions solve ``M a + c = Pᵀτ + Jᵀf``. J are the contact rows of the standing feet; these feet do not accelerate.
+Both functions solve ``M a + c = Pᵀτ + Jᵀf``, where c is the bias force, Pᵀ maps joint torques to velocities, and J are
+the contact rows of the standing feet.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ def __dir__() -> list[str]:
 def torques(
     contacts: SphereContacts, stance: Booleans, motion: tuple[Array, Array, Array], forces: Array | None
 ) -> Array:
-    """Return the joint torques of a motion, shape (a,) [N m].
+    """Return the joint torques of a motion, in the order of `System.actuated_names`, shape (a,) [N m].
 
     Args:
         contacts: The feet; their system is updated.
         stance: True for feet that stand, shape (n_feet,).
         motion: Configuration, velocity and acceleration in Pinocchio's layout.
-        forces: Wanted forces of the ground on the feet, world axes, shape (n_feet, 3) [N]. The torques assume the
-            nearest forces that cause the motion; with None, the smallest forces that cause it.
+        forces: Wanted forces of the ground on the feet, world axes, shape (n_feet, 3) [N]; None for zero. The torques
+            assume the forces that are nearest to `forces` among all forces that cause the motion.
     """
     q, v, a = motion
     standing, J, _ = _contacts(contacts, stance, q, v)
@@ -41,14 +42,18 @@ def torques(
 
 
 def motion(contacts: SphereContacts, stance: Booleans, q: Array, v: Array, tau: Array) -> tuple[Array, Array]:
-    """Return acceleration in Pinocchio's layout, shape (nv,), and forces on the feet, world axes, (n_feet, 3) [N].
+    """Return the motion under joint torques if the standing feet do not accelerate.
 
     Args:
         contacts: The feet; their system is updated.
         stance: True for feet that stand, shape (n_feet,).
         q: Configuration, Pinocchio's layout.
         v: Velocity, Pinocchio's layout.
-        tau: Joint torques, shape (a,) [N m].
+        tau: Joint torques, in the order of `System.actuated_names`, shape (a,) [N m].
+
+    Returns:
+        Acceleration in Pinocchio's layout, shape (nv,); and forces of the ground on the feet, world axes, shape
+            (n_feet, 3) [N].
     """
     standing, J, drift = _contacts(contacts, stance, q, v)
     system, u = contacts.system, contacts.system.n_unactuated
@@ -62,14 +67,14 @@ def motion(contacts: SphereContacts, stance: Booleans, q: Array, v: Array, tau: 
 
 
 def _contacts(contacts: SphereContacts, stance: Booleans, q: Array, v: Array) -> tuple[Integers, Array, Array]:
-    """Return indices (n,), contact rows (3 n, m) and drift of these rows (3 n,) of the spheres of standing feet."""
+    """Return the spheres of standing feet: indices (n,), contact rows J (3 n, m), and J̇ v (3 n,) [m/s²]."""
     contacts.system.update(q, v)
     standing = contacts.detect(np.inf).take(stance[contacts.patch])
     return standing.identity, standing.jacobian, standing.drift
 
 
 def _turning(v: Array) -> Array:
-    """Return the classical minus the spatial acceleration of a floating base, in the system's order, shape (nv,)."""
+    """Return the classical minus the spatial acceleration of the robot, shape (nv,): ω × v for the floating base."""
     out = np.zeros_like(v)
     out[:3] = np.cross(v[3:6], v[:3])
     return out

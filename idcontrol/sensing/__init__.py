@@ -1,9 +1,9 @@
 """Estimate the state from sensor values: plants know their state, hardware does not.
 
-`contacts` determines the standing feet, `disturbance` adds delay, bias and noise of real sensors, `estimator` estimates
-the base from legs and IMU, and `legs` estimates the forces of feet without sensors. Delay, bias, noise and estimators
-are stages, which take sensor values and return modified values. `chain` joins stages, and `sense` builds the chain of a
-`Sensing`.
+`contacts` decides which feet stand, `disturbance` adds delay, bias and noise of real sensors, `estimator` estimates the
+base from legs and IMU, and `legs` estimates the forces on feet that have no sensors. Delay, bias, noise and estimators
+are stages: functions that take sensor values and return modified values. `chain` joins stages, and `sense` builds the
+chain for a `Sensing`.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ class Sensing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Sensing of a loop.
 
     Attributes:
-        contacts: Rule for standing feet: by plan, by the gap to the ground, by force, or by a majority of these three.
+        contacts: Rule that decides which feet stand: the plan, the gap to the ground, the measured force, or a majority
+            of these three.
         base: State of the base: exact, from the plant; or estimated, from the legs and the IMU. The estimate uses no
             other sensor of the base.
-        forces: Forces of the feet: from their sensors, or estimated from the legs' torques.
+        forces: Forces on the feet: from the plant, or estimated from the legs' torques.
         delay_ticks: Age of all sensor values, in ticks of the loop.
         bias: Constant errors of the sensors.
         noise: Noise on all sensor values except the torques.
@@ -52,7 +53,7 @@ class Sensing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def chain(stages: Sequence[Stage]) -> Callable[[Sensed], State]:
-    """Return a function that runs one stage after the other and returns the estimated state."""
+    """Return a function that passes sensor values through all `stages` in order and returns the resulting state."""
 
     def through(sensed: Sensed) -> State:
         for stage in stages:
@@ -65,17 +66,17 @@ def chain(stages: Sequence[Stage]) -> Callable[[Sensed], State]:
 def sense(
     settings: Sensing, feet: Feet, start: State, seeds: Sequence[int] = (), last: Stage | None = None
 ) -> Callable[[Sensed], State] | None:
-    """Return a function that estimates a robot's state from its sensor values; None if the state itself is sensed.
+    """Return a function that estimates a robot's state from its sensor values; None if no stage changes these values.
 
     Args:
         settings: Sensing of the loop.
-        feet: Creates foot spheres with their own system.
-        start: Initial state of the robot, for the estimator.
+        feet: Returns new foot spheres at each call, with a `System` that nothing else uses.
+        start: Initial state of the robot; the estimate of the base starts from it.
         seeds: Further seeds of bias and noise, in addition to `Sensing.seed`.
-        last: The last stage, such as a user's estimator; None for none.
+        last: A stage to run after all others, such as a user's estimator; None for no such stage.
 
     Raises:
-        InputError: The robot stands on soles, and its base or forces must be estimated.
+        InputError: `settings` ask for an estimated base or estimated forces, but the robot stands on soles.
     """
     stages: list[Stage] = []
     rng = np.random.default_rng([settings.seed, *seeds])
@@ -95,11 +96,13 @@ def sense(
 
 
 def stance(settings: Sensing, feet: Feet) -> Callable[[State, Reference], Reference] | None:
-    """Return a function that puts the sensed stance into a reference; None to keep the planned stance.
+    """Return a function that replaces the planned stance of a reference by the sensed stance.
+
+    Returns None if `Sensing.contacts` is ``planned``.
 
     Args:
         settings: Sensing of the loop.
-        feet: Creates foot spheres with their own system.
+        feet: Returns new foot spheres, with a `System` that nothing else uses.
     """
     if settings.contacts == "planned":
         return None

@@ -1,4 +1,4 @@
-"""A known delay: prediction of the state at which a command will arrive (Smith's predictor)."""
+"""Compensate a known delay: predict the state in which the machine will receive a command (Smith's predictor)."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from idcontrol.types import Array, Command, Integers, Plant, Reference, State
 
 
 class Ahead:
-    """Prediction by a model of the plant, stepped with the commands that have not yet arrived.
+    """Predicts the state in which the next command arrives.
 
-    Planner and controller compute for the time at which their command arrives. Until then the plant follows earlier
-    commands, which are known.
+    Until this command arrives, the plant follows earlier commands. They are known, so a model of the plant is stepped
+    with them.
     """
 
     def __init__(self, model: Plant, periods: int, h: float, patch: Integers | None = None) -> None:
         """Set up the prediction.
 
         Args:
-            model: Model of the plant; it takes the same commands.
-            periods: The delay in control periods, 1 or more.
+            model: Model of the plant; it takes the same commands as the plant.
+            periods: The delay of commands in control periods, 1 or more.
             h: Control period [s].
             patch: Foot of each contact of the model; None if each contact is a foot.
         """
@@ -32,14 +32,14 @@ class Ahead:
         self._references: deque[Reference] = deque(maxlen=periods + 1)
 
     def reset(self) -> None:
-        """Forget the commands that have not arrived."""
+        """Forget all commands and references."""
         self._commands.clear()
         self._references.clear()
 
     def __call__(self, state: State) -> State:
-        """Return the predicted state at the arrival of a command sent in `state`.
+        """Return the state predicted for the time at which a command sent at ``state.t`` arrives.
 
-        Before the first command, return `state` with the time of arrival.
+        Before the first command is sent, the prediction is `state` with the time of arrival.
         """
         then = state.t + self._periods * self._h
         if not self._commands:
@@ -50,9 +50,10 @@ class Ahead:
         return State(t=then, q=after.q, v=after.v, forces=by_foot(self._model.contact_forces(), self._patch))
 
     def sent(self, command: Command, reference: Reference) -> Reference:
-        """Record a command and its reference; return the reference of the command that arrives in this period.
+        """Record a command that is sent, with its reference; return the reference of the command that arrives now.
 
-        Before the first command arrives, return the first reference, as in `idcontrol.scenes.disturbances.Delayed`.
+        Until the first command arrives, the result is the first reference: meanwhile, the plant applies the first
+        command (`idcontrol.scenes.disturbances.Delayed`).
         """
         self._commands.extend([command.driven.copy()] * (1 if self._commands else self._periods))
         self._references.append(reference)

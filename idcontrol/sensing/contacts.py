@@ -1,4 +1,4 @@
-"""Standing feet: by plan, by geometry, by force, or by the majority of these."""
+"""Decide which feet stand: by plan, by geometry, by force, or by a majority of these."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from idcontrol.types import Array, Booleans, Reference, State
 ON_N, OFF_N = 5.0, 2.0
 """Normal forces above which contact begins, and below which it ends [N]; the hysteresis rejects noise of 1 N."""
 MARGIN_M = 1e-3
-"""Gap below which a foot is on the ground [m], like `HOVER_M` of `idcontrol.controllers.stance`."""
+"""Gap below which a foot counts as on the ground [m]."""
 
 
 class StanceSource(Protocol):
-    """A rule that determines the standing feet."""
+    """A rule that decides which feet stand."""
 
     def __call__(self, state: State, reference: Reference) -> Booleans:
         """Return True for each standing foot, shape (n_feet,)."""
@@ -26,7 +26,7 @@ class StanceSource(Protocol):
 
 
 class Planned:
-    """Planned stance."""
+    """Stance by the plan."""
 
     def __call__(self, state: State, reference: Reference) -> Booleans:
         """Return the planned stance, shape (n_feet,)."""
@@ -37,7 +37,7 @@ class Geometry:
     """Stance by the gap to the ground."""
 
     def __init__(self, feet: SphereContacts) -> None:
-        """Set the feet whose gaps are measured."""
+        """Set the feet; each call updates their system and detects their contacts."""
         self._feet = feet
 
     def __call__(self, state: State, reference: Reference) -> Booleans:
@@ -52,12 +52,12 @@ class Touch:
     """Stance by force, with hysteresis.
 
     For stance in a controller, use this rule only as one vote in `Fused`; with this rule alone, a trot is poor. A foot
-    that does not count as standing gets no load. In each step, its sensor therefore reads zero for another 20 ms, until
-    other feet lift and the robot sinks onto this foot.
+    that does not count as standing gets no load. So after each touchdown the foot's sensor reads zero for another
+    20 ms, until other feet lift and the robot sinks onto this foot.
     """
 
     def __init__(self, n_feet: int, on_n: float = ON_N, off_n: float = OFF_N) -> None:
-        """Start with all feet in the air, until a sensor reads a force.
+        """Start with no touching foot.
 
         Args:
             n_feet: Number of feet.
@@ -69,11 +69,14 @@ class Touch:
         self._normal = np.zeros(n_feet)
 
     def __call__(self, state: State, reference: Reference) -> Booleans:
-        """Return True for each foot that touches according to ``state.forces``, shape (n_feet,)."""
+        """Return True for each foot that touches according to ``state.forces``, shape (n_feet,), as `feel` does."""
         return self.feel(state)
 
     def feel(self, state: State) -> Booleans:
-        """Return True for each foot that touches according to ``state.forces``, (n_feet,); unchanged without forces."""
+        """Return True for each foot that touches according to ``state.forces``, shape (n_feet,).
+
+        If ``state.forces`` is None, the last result is returned.
+        """
         if state.forces is not None:
             normal, forces = self._normal, state.forces
             normal[:] = 0.0
@@ -86,11 +89,11 @@ class Fused:
     """Stance by the majority of several sources."""
 
     def __init__(self, sources: Sequence[StanceSource]) -> None:
-        """Set the sources; their number must be odd for a majority."""
+        """Set the sources; if their number is even, a foot with half of the votes does not stand."""
         self._sources = sources
 
     def __call__(self, state: State, reference: Reference) -> Booleans:
-        """Return the vote of the majority, shape (n_feet,)."""
+        """Return True for each foot that stands according to more than half of the sources, shape (n_feet,)."""
         votes = np.sum([source(state, reference) for source in self._sources], axis=0)
         most: Booleans = 2 * votes > len(self._sources)
         return most
@@ -99,9 +102,9 @@ class Fused:
 def sensed_stance(source: StanceSource) -> Callable[[State, Reference], Reference]:
     """Return a function that replaces the planned stance of a reference by the stance of `source`.
 
-    A foot that is planned to rise never counts as standing. Otherwise a controller would keep a foot that lifts late on
-    the ground for its whole swing, and a trot by geometry alone would fall after two seconds. A descending foot counts
-    as standing as soon as `source` says so.
+    A foot in planned swing does not count as standing if its planned height has grown since the last call. Otherwise,
+    a controller would hold a foot that lifts late on the ground for the whole swing, and a trot by geometry alone would
+    fall after two seconds. A descending foot counts as standing as soon as `source` says so.
     """
     last: Array | None = None
 

@@ -16,17 +16,17 @@ NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class NoiseLevel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Standard deviations of white noise; new values are drawn in each tick.
+    """Standard deviations of white noise on each component of a sensor value; new values are drawn in each tick.
 
     Attributes:
-        position_m: Position of the base [m].
-        tilt_rad: Orientation of the base [rad].
-        joint_rad: Joint positions [rad].
-        velocity_m_s: Linear velocity of the base [m/s].
-        rate_rad_s: Angular velocity of the base, as measured by a gyroscope [rad/s].
-        joint_rad_s: Joint velocities [rad/s].
-        acceleration_m_s2: Accelerometer [m/s²].
-        force_n: Each component of the forces on feet [N].
+        position_m: Noise on the position of the base [m].
+        tilt_rad: Noise on the orientation of the base, about each axis [rad].
+        joint_rad: Noise on joint positions [rad].
+        velocity_m_s: Noise on the linear velocity of the base [m/s].
+        rate_rad_s: Noise on the angular velocity of the base, the reading of the gyroscope [rad/s].
+        joint_rad_s: Noise on joint velocities [rad/s].
+        acceleration_m_s2: Noise on the accelerometer [m/s²].
+        force_n: Noise on the forces on feet [N].
     """
 
     position_m: NotNegative = 0.0
@@ -40,12 +40,12 @@ class NoiseLevel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class BiasLevel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Magnitudes of constant sensor errors; their directions and signs are drawn once.
+    """Magnitudes of constant sensor errors; directions and signs of the errors are drawn once.
 
     Attributes:
-        attitude_rad: Tilt error of the IMU's orientation, about a horizontal axis of the base [rad]; unused if the base
-            is estimated.
-        encoder_rad: Offset of each joint's encoder, with a random sign [rad].
+        attitude_rad: Tilt error of the IMU's orientation, about an axis in the base's xy plane [rad]; unused if the
+            base is estimated.
+        encoder_rad: Magnitude of the offset of each joint's encoder [rad]; the signs are drawn.
         gyro_rad_s: Magnitude of the gyroscope's offset [rad/s].
         accelerometer_m_s2: Magnitude of the accelerometer's offset [m/s²].
     """
@@ -60,13 +60,14 @@ class Bias:
     """Adds constant errors to base tilt, joint positions, gyroscope and accelerometer of a floating-base robot.
 
     Attributes:
-        q: Errors of base position (zero), base tilt and encoders, shape (nv,) [m, rad, rad].
+        q: Errors of base position (zero), base orientation and encoders, tangent of `State.q`, shape (nv,)
+            [m, rad, rad].
         gyro: Error of the base's angular velocity, axes of the base, shape (3,) [rad/s].
         accelerometer: Error of the accelerometer, axes of the base, shape (3,) [m/s²].
     """
 
     def __init__(self, level: BiasLevel, model: Any, rng: np.random.Generator) -> None:
-        """Draw errors of these levels from `rng`; `model` is the robot's Pinocchio model."""
+        """Draw errors of the magnitudes in `level` from `rng`; `model` is the robot's Pinocchio model."""
         heading, signs = rng.uniform(0.0, 2.0 * np.pi), rng.choice([-1.0, 1.0], model.nv - 6)
         tilt = level.attitude_rad * np.array([np.cos(heading), np.sin(heading), 0.0])
         ways = rng.standard_normal((2, 3))
@@ -92,7 +93,7 @@ class Noise:
     """Adds noise to all sensor values of a floating-base robot except the torques."""
 
     def __init__(self, level: NoiseLevel, model: Any, rng: np.random.Generator) -> None:
-        """Draw noise of these levels from `rng`; `model` is the robot's Pinocchio model."""
+        """Set the standard deviations, the robot's Pinocchio model, and the generator of all noise."""
         joints = model.nv - 6
         self._level, self._model, self._rng = level, model, rng
         self._q = np.repeat([level.position_m, level.tilt_rad, level.joint_rad], [3, 3, joints])
@@ -115,13 +116,13 @@ class Noise:
 
 
 class Delay:
-    """Delays sensor values by a number of calls; the first calls return the oldest values."""
+    """Delays sensor values by a number of calls."""
 
     def __init__(self, ticks: int) -> None:
         """Delay by `ticks` calls."""
         self._held: deque[Sensed] = deque(maxlen=ticks + 1)
 
     def __call__(self, sensed: Sensed) -> Sensed:
-        """Return the sensor values of `ticks` calls earlier."""
+        """Return the sensor values of `ticks` calls earlier; in the first `ticks` calls, return the first values."""
         self._held.append(sensed)
         return self._held[0]

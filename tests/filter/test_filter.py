@@ -1,4 +1,4 @@
-"""The torque filter: the nearest admissible torques, and none changed without need."""
+"""The torque filter returns the nearest admissible torques, and changes none without need."""
 
 import copy
 import pickle
@@ -34,7 +34,7 @@ def filtered(robot, **options):
 
 @settings(max_examples=30, deadline=None)
 @given(push=st.lists(st.floats(-1.0, 1.0), min_size=12, max_size=12))
-def test_torques_within_all_limits_stay_as_they_are_to_the_bit(robot, standing, push):
+def test_torques_within_all_limits_stay_bitwise_unchanged(robot, standing, push):
     tau, state = standing
     wanted = tau + 0.3 * np.array(push)
     torques = filtered(robot)
@@ -46,7 +46,7 @@ def test_torques_within_all_limits_stay_as_they_are_to_the_bit(robot, standing, 
 
 
 def terms(robot, state):
-    """Return M, h bias - M v, contact rows (3, n, m), and the map of torques, all in the system's order."""
+    """Return M, h bias - M v, contact rows (3, n, m), map of torques (m, a) and gap/h (n,), in the system's order."""
     contacts = robot.contacts(mu=MU)
     system = contacts.system
     system.update(state.q, state.v)

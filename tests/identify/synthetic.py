@@ -1,4 +1,4 @@
-"""Logs in closed form: joints and base follow sums of sines, torques and forces follow from inverse dynamics."""
+"""Synthetic logs: joints and base follow sums of sines, and torques and forces follow from inverse dynamics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FREQUENCIES = 2.0 * np.pi * np.array([0.31, 0.73, 1.13, 1.71, 2.3])
 
 
 class Truth(NamedTuple):
-    """The robot that moves: bodies, actuators, and torque of each joint for 1 N m that its drive reports."""
+    """The robot to identify: bodies, actuators, and each joint's torque for 1 N m that its drive reports."""
 
     model: Any
     actuators: Actuators
@@ -24,7 +24,10 @@ class Truth(NamedTuple):
 
 
 def planted(robot: Robot, rng: np.random.Generator, *, bodies: float, armature: float) -> Truth:
-    """Errors of `bodies` in the coordinates of bodies; drives with friction that no robot file states, 20 % apart."""
+    """Return a robot whose bodies and drives differ from the robot file.
+
+    Inertial coordinates differ by up to `bodies`. Rotors (about `armature`), damping, friction and scale vary by 20 %.
+    """
     system = robot.system()
     model, a = system.model.copy(), system.n_actuated
     own = np.array([inertia.toDynamicParameters() for inertia in list(model.inertias)[1:]])
@@ -37,9 +40,9 @@ def planted(robot: Robot, rng: np.random.Generator, *, bodies: float, armature: 
 
 
 def motion(robot: Robot, t: np.ndarray, rng: np.random.Generator, swing: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Configurations, velocities and spatial accelerations, shapes (n, nq), (n, nv), (n, nv), at times `t`, (n,).
+    """Return configurations, velocities and spatial accelerations, shapes (n, nq), (n, nv), (n, nv), at `t` (n,).
 
-    The base moves along straight lines without turning, except that all joints swing by `swing`, shape (nv,).
+    All coordinates swing by `swing`, shape (nv,); it is zero for rotations of the base.
     """
     system = robot.system()
     model, nv = system.model, system.model.nv
@@ -55,7 +58,7 @@ def motion(robot: Robot, t: np.ndarray, rng: np.random.Generator, swing: np.ndar
 
 
 def arm_log(robot: Robot, truth: Truth, seconds: float) -> dict[str, np.ndarray]:
-    """The log of a robot with a fixed base; each torque is the mean of a period, so it belongs to its middle."""
+    """Return the log of a robot with a fixed base; the torque of each period belongs to the middle of the period."""
     t = H * np.arange(round(seconds / H))
     swing = np.full(truth.model.nv, 0.25)
     q, v, _ = motion(robot, t, np.random.default_rng(7), swing)
@@ -66,13 +69,13 @@ def arm_log(robot: Robot, truth: Truth, seconds: float) -> dict[str, np.ndarray]
 
 
 def losses(truth: Truth, v: np.ndarray, a: np.ndarray) -> np.ndarray:
-    """Torques of rotors and friction."""
+    """Return the torques of rotors and friction."""
     of = truth.actuators
     return of.armature * a + of.damping * v + of.friction * np.sign(v)
 
 
 def legged_log(robot: Robot, truth: Truth, seconds: float) -> dict[str, np.ndarray]:
-    """The log of a robot on feet: of all forces that move its base as it moves, the smallest act on the feet."""
+    """Return the log of a robot on feet; the forces on its feet are the smallest that cause the motion of its base."""
     t, system = H * np.arange(round(seconds / H)), robot.system()
     swing = np.r_[0.02 * np.ones(3), np.zeros(3), 0.2 * np.ones(system.n_actuated)]
     q, v, _ = motion(robot, t, np.random.default_rng(7), swing)
@@ -89,7 +92,7 @@ def legged_log(robot: Robot, truth: Truth, seconds: float) -> dict[str, np.ndarr
 
 
 def standing_log(robot: Robot, seconds: float) -> dict[str, np.ndarray]:
-    """The log of a robot that sways, nods and bows on feet that roll and do not slip; its torques are left out."""
+    """Return the log of a robot whose base sways and turns while its feet roll without slip; its torques are zero."""
     system = robot.system()
     model, data, nv = system.model, system.model.createData(), system.n_velocities
     t = H * np.arange(round(seconds / H))
@@ -111,7 +114,7 @@ def standing_log(robot: Robot, seconds: float) -> dict[str, np.ndarray]:
 
 
 def contact_jacobian(robot: Robot, model: Any, data: Any, q: np.ndarray) -> np.ndarray:
-    """The Jacobian of the contact points of all feet on level ground, shape (3 k, nv)."""
+    """Return the Jacobian of the contact points of all feet on level ground, shape (3 k, nv)."""
     pin.computeJointJacobians(model, data, q)
     pin.updateFramePlacements(model, data)
     rows = []

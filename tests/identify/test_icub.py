@@ -1,4 +1,4 @@
-"""The mass of a real humanoid, from its recorded motion and the vertical forces on its feet alone."""
+"""The mass of a real humanoid is identified from its recorded motion and the vertical forces on its feet alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Coordinates of bodies: every value is a real mass distribution, and zero is the nominal body."""
+"""Every value of a body's inertial coordinates is a possible mass distribution, and zero is the nominal body."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_derivatives_of_parameters_are_difference_quotients(bodies: np.ndarray) 
         np.testing.assert_allclose(slopes[:, :, k], (ahead - behind) / (2.0 * step), atol=1e-8)
 
 
-def test_inertias_that_no_body_has_become_physical() -> None:
+def test_impossible_inertias_become_physical() -> None:
     rod = pin.Inertia(2.0, np.array([0.1, 0.0, 0.0]), np.diag([0.0, 0.02, 0.02]))  # as thin as a line
     broken = pin.Inertia(2.0, np.zeros(3), np.diag([0.1, 0.1, 0.5]))  # 0.5 > 0.1 + 0.1
     point = pin.Inertia(1.0, np.array([0.0, 0.2, 0.0]), np.zeros((3, 3)))

@@ -1,4 +1,4 @@
-"""A recorded trot tells encoder offsets, and the command writes a robot file that is fit to run."""
+"""Encoder offsets and torque constants are identified, and the command writes a robot file that is fit to run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def trot(tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.mark.parametrize(
     "slip_rad", [pytest.param(0.0, marks=pytest.mark.slow), 0.02], ids=["without slip", "with slip"]
 )
-def test_standing_feet_tell_encoder_offsets(slip_rad: float) -> None:
+def test_standing_feet_determine_encoder_offsets(slip_rad: float) -> None:
     robot = robots.load("go1")
     log, system = log_from("sway", synthetic.standing_log(robot, 4.0), robot), robot.system()
     wrong = np.random.default_rng(0).choice([-0.03, 0.03], system.n_actuated)
@@ -86,7 +86,7 @@ def test_the_command_writes_a_robot_file_that_is_fit_to_run(
         (["--robot", "arm"], "q of arm has shape"),
     ],
 )
-def test_questions_without_sense_are_refused(
+def test_unusable_options_are_refused(
     asked: list[str], line: str, trot: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["identify", str(trot.folder), *asked]) == 2

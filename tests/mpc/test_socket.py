@@ -20,7 +20,7 @@ def robot() -> idc.robots.Robot:
 
 
 def sway(robot: idc.robots.Robot, t: float) -> tuple[Array, Array, Array]:
-    """A base that goes up and down by a centimetre at 1 Hz, over fixed feet (the joints stay; contacts move them)."""
+    """Return q, v and a of a base that moves up and down by 1 cm at 1 Hz; the targets of the joints do not move."""
     w, z = 2.0 * np.pi, 0.01
     q, v, a = robot.standing_state().q.copy(), np.zeros(18), np.zeros(18)
     q[2] += z * (np.cos(w * t) - 1.0)
@@ -67,7 +67,7 @@ def test_a_replaced_target_does_not_make_the_reference_jump(robot: idc.robots.Ro
     assert (later.q - home).min() == pytest.approx(-0.1, abs=0.01)
 
 
-def test_heading_of_the_reference_is_that_of_a_leaning_base(robot: idc.robots.Robot) -> None:
+def test_reference_has_the_heading_of_a_leaning_base(robot: idc.robots.Robot) -> None:
     socket, state = idc.mpc.Socket(robot), robot.standing_state()
     q = state.q.copy()
     q[3:7] = pin.Quaternion(pin.rpy.rpyToMatrix(0.3, 0.2, 0.5)).coeffs()
@@ -176,7 +176,7 @@ def test_force_targets_reach_the_predicted_forces(robot: idc.robots.Robot) -> No
 
 
 def feedback_command(robot: idc.robots.Robot, scale: float) -> tuple[idc.Command, Array, float]:
-    """The command of a standing robot under a random K, ``τ_ff + K (x ⊖ x0)``, and the size of the feedback."""
+    """Return the command under a random K, the torques ``τ_ff + K (x ⊖ x0)``, and the feedback's largest torque."""
     socket, state, still = idc.mpc.Socket(robot), robot.standing_state(), np.zeros(18)
     controller = idc.controllers.make("id-coulomb-qp", robot, mu=MU, tasks=socket.tasks)
     rng, system, contacts = np.random.default_rng(3), robot.system(), robot.contacts(MU)

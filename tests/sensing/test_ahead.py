@@ -1,4 +1,4 @@
-"""A known delay: the predicted state equals the later state of the robot, and the plan stays synchronous."""
+"""With a known delay, the predicted state equals the later state of the robot, and the plan stays synchronous."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Which feet stand by plan, by geometry, by force, and by a majority of these."""
+"""Feet stand by plan, by geometry, by force, or by a majority of these."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UP = np.array([0.0, 0.0, 1.0])
 
 
 def felt(loads):
-    """Return a state in which foot i is loaded with loads[i] newtons; zero is no contact."""
+    """Return a state in which foot i is loaded with ``loads[i]`` newtons; feet without load have no contact."""
     feet = np.flatnonzero(loads)
     forces = ContactForces(identity=feet, force=np.outer(np.array(loads)[feet], UP), normal=np.tile(UP, (len(feet), 1)))
     return State(t=0.0, q=np.zeros(0), v=np.zeros(0), forces=forces)
@@ -50,11 +50,11 @@ def test_without_force_sensors_nothing_changes():
     assert touch.feel(State(t=0.0, q=np.zeros(0), v=np.zeros(0))).tolist() == [True, False]
 
 
-def test_geometry_says_who_is_at_the_ground(quadruped):
+def test_geometry_marks_feet_within_a_millimetre_of_the_ground(quadruped):
     system = scenes.links()
     source = Geometry(SphereContacts(system, scenes.FEET, scenes.RADIUS, plane(), 0.8))
     q = scenes.home(system)
-    for height, stands in ((0.0, True), (0.9e-3, True), (1.1e-3, False)):  # to a millimetre
+    for height, stands in ((0.0, True), (0.9e-3, True), (1.1e-3, False)):
         raised = q.copy()
         raised[2] += height
         assert source(State(t=0.0, q=raised, v=np.zeros(18)), STAND).tolist() == [stands] * 4
@@ -95,9 +95,9 @@ def test_a_foot_that_meets_the_ground_early_stands():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("contacts", ["planned", "geometry", "sensed", "fused"])
-def test_a_trot_needs_no_more_than_any_one_source_of_contacts(contacts, tmp_path):
+def test_a_trot_completes_with_each_source_of_contacts(contacts, tmp_path):
     settings = LoopSettings(transport="inprocess", pacing="fast", sensing=Sensing(contacts=contacts))
     metrics = launch.run(loops.TARGET, WalkConfig(duration_s=3.0), settings, tmp_path / "run")
     assert metrics["completed"]
-    # a foot is felt only once the machine sinks onto it (see `Touch`), and the joints yield meanwhile
+    # a foot's sensor reads a force only once the robot has sunk onto the foot (`Touch`); meanwhile the joints deviate
     assert metrics["q_err_rad"] < (0.05 if contacts == "sensed" else 0.005)

@@ -17,7 +17,7 @@ def sensed(system, t=0.0):
     return Sensed(state=state, tau=np.zeros(12), accelerometer=np.array([0, 0, 9.81]))
 
 
-def test_noise_has_the_spread_that_was_asked_for(quadruped):
+def test_noise_has_the_requested_standard_deviation(quadruped):
     level = NoiseLevel(
         position_m=0.01, tilt_rad=0.02, joint_rad=0.03, velocity_m_s=0.1, rate_rad_s=0.2, joint_rad_s=0.3,
         acceleration_m_s2=0.4, force_n=0.5,
@@ -53,18 +53,18 @@ def test_the_same_seed_makes_the_same_noise_and_no_noise_changes_nothing(quadrup
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_bias_is_as_large_as_was_asked_and_the_same_at_all_times(quadruped, seed):
+def test_bias_has_the_requested_size_and_is_constant(quadruped, seed):
     level = BiasLevel(attitude_rad=0.02, encoder_rad=0.03, gyro_rad_s=0.04, accelerometer_m_s2=0.5)
     bias, truth = Bias(level, quadruped.model, np.random.default_rng(seed)), sensed(quadruped)
     seen, again = bias(truth), bias(truth)
     error = pin.difference(quadruped.model, truth.state.q, seen.state.q)
-    np.testing.assert_allclose(error[[0, 1, 2, 5]], 0.0, atol=1e-15)  # a tilt: neither place nor heading
+    np.testing.assert_allclose(error[[0, 1, 2, 5]], 0.0, atol=1e-15)  # a tilt changes neither position nor heading
     np.testing.assert_allclose(np.linalg.norm(error[3:5]), 0.02)
     np.testing.assert_allclose(np.abs(error[6:]), 0.03)
     assert len(set(np.sign(error[6:]))) == 2
     felt = seen.accelerometer - truth.accelerometer
     np.testing.assert_allclose([np.linalg.norm(seen.state.v[3:6]), np.linalg.norm(felt)], [0.04, 0.5])
-    assert np.linalg.norm(np.cross(seen.state.v[3:6], felt)) > 0.04 * 0.5 * 0.1  # each its own way
+    assert np.linalg.norm(np.cross(seen.state.v[3:6], felt)) > 0.04 * 0.5 * 0.1  # independent directions
     assert not np.delete(seen.state.v, [3, 4, 5]).any()
     np.testing.assert_array_equal(seen.state.q, again.state.q)
     np.testing.assert_array_equal(seen.accelerometer, again.accelerometer)

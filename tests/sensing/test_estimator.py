@@ -1,4 +1,4 @@
-"""The base from legs and IMU: the filter's algebra, machines at rest and in free flight, and a whole walk."""
+"""Estimate of the base from legs and IMU: the filter's algebra, robots at rest and in free flight, and whole walks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def skew(a):
 
 
 def plainly(x, z, h):
-    """Compute the same filter with dense matrices: F and Q, feet that land, then all measurements at once."""
+    """Return the filter's next estimate, computed with dense matrices, and with all measurements in one update."""
     r, v, C, b_f, b_w, p, P, stood = (np.array(part) for part in x)
     k, felt, w = len(P), C @ (z.f - b_f), z.w - b_w
     F, Q = np.eye(k), np.zeros((k, k))
@@ -76,7 +76,7 @@ def plainly(x, z, h):
 
 @pytest.mark.interpreted
 @pytest.mark.parametrize("seed", range(5))
-def test_one_measurement_after_the_other_is_the_same_as_all_at_once(seed):
+def test_sequential_measurements_equal_one_joint_update(seed):
     rng = np.random.default_rng(seed)
     n, k = 4, 27
     stood, standing = rng.random((2, n)) < 0.6
@@ -312,8 +312,8 @@ def test_a_trot_survives_a_foot_sensor_that_is_stuck_on(tmp_path, monkeypatch, r
 
 
 @pytest.mark.slow
-def test_forces_by_torque_know_the_rotors_of_the_joints(tmp_path):
-    """Without rotor inertia the torque that turns rotors counts as foot force; the velocity error was 5 cm/s."""
+def test_forces_from_torques_account_for_rotor_inertia(tmp_path):
+    """If rotor inertia is ignored, the torque that accelerates rotors counts as force on the feet."""
     sensing = Sensing(base="estimated", forces="estimated")
     config = WalkConfig(robot="go1", duration_s=1.0, sensing=sensing, actuators=ActuatorSettings(kind="robot"))
     metrics = record_walk(WalkScene.of(config), tmp_path / "run")
@@ -330,7 +330,7 @@ def test_a_minute_of_trot_estimates_its_base_without_foot_sensors(tmp_path, robo
     check(trot(tmp_path / "run", robot, plant, 60.0))
 
 
-def test_stages_are_passed_one_after_the_other(quadruped):
+def test_chain_runs_stages_in_order(quadruped):
     truth = Sensed(state=standing_state(quadruped, 0.0), tau=np.zeros(12), accelerometer=np.zeros(3))
     seen = []
 

@@ -1,4 +1,4 @@
-"""Positions, turning and loads of feet, from joint measurements."""
+"""Positions, angular velocities and forces of feet, from joints and IMU."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def feet():
 
 
 def drawn(system, seed):
-    """Return configuration, velocity, acceleration and orientation of a machine that tumbles."""
+    """Return configuration, velocity, acceleration and orientation of a tumbling robot."""
     rng = np.random.default_rng(seed)
     q = pin.integrate(system.model, scenes.home(system), 0.3 * rng.normal(size=18))
     return q, rng.normal(size=18), 5.0 * rng.normal(size=18), orientation(q)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_feet_are_and_turn_as_their_links_do_in_the_bases_axes(quadruped, seed):
+def test_positions_and_turning_of_feet_match_forward_kinematics(quadruped, seed):
     q, v, _, R = drawn(quadruped, seed)
     legs, spheres = Legs(feet()), feet()
     legs.update(Sensed(State(t=0.0, q=q, v=v), np.zeros(12), np.zeros(3)), R)
@@ -40,8 +40,8 @@ def test_feet_are_and_turn_as_their_links_do_in_the_bases_axes(quadruped, seed):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_forces_follow_from_torques_and_imu_whatever_the_base_does(quadruped, seed):
-    """Inverse dynamics of a tumbling machine with known forces at its feet, base motion and attitude drawn."""
+def test_forces_follow_from_torques_and_imu_for_any_base_motion(quadruped, seed):
+    """The oracle is inverse dynamics of a tumbling robot with known forces on its feet."""
     h, a = 1e-3, quadruped.n_actuated
     q, v, acceleration, R = drawn(quadruped, seed)
     force = 20.0 * np.random.default_rng(seed).normal(size=(4, 3))
@@ -56,7 +56,7 @@ def test_forces_follow_from_torques_and_imu_whatever_the_base_does(quadruped, se
         lever = pin.SE3(np.eye(3), points[i]).toActionMatrixInverse()[:3]
         J[3 * i : 3 * i + 3] = lever @ np.where(system.support[joint], system.jacobian, 0.0)
     tau = (system.M @ acceleration + system.bias - J.T @ force.ravel())[6:]
-    # v̇ of the base is classical: that of its linear velocity in the world, in its axes
+    # v̇ of the base is classical: the derivative of its velocity in the world, expressed in the base's axes
     felt = acceleration[:3] - R.T @ GRAVITY
     legs = Legs(feet())
     before = v - h * system.to_pinocchio(acceleration)

@@ -1,4 +1,4 @@
-"""Sensing stages in their order, and a source of contacts, as a loop uses them."""
+"""A loop's sensing stages run in order, and its source of contacts decides which feet stand."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_sensor_values_have_the_set_delay_and_seeded_noise():
     assert abs(offsets.pop() - sensed(0.0).state.q[7]) == pytest.approx(0.1)
 
 
-def test_an_estimated_base_does_not_look_at_the_plants():
+def test_estimated_base_ignores_the_plants_base():
     through = sense(Sensing(base="estimated"), feet, sensed(0.0).state)
     for t in (0.0, 1e-3):
         result = through(sensed(t, height=5.0))
@@ -62,8 +62,8 @@ def test_an_estimated_base_does_not_look_at_the_plants():
     ("contacts", "expected"),
     [("geometry", [True] * 4), ("sensed", [False, True, False, False]), ("fused", [False, True, True, True])],
 )
-def test_a_foot_stands_by_the_source_that_was_asked(contacts, expected):
-    """All feet are at the ground, one is felt, three are planned; two votes of the three win."""
+def test_stance_follows_the_chosen_source(contacts, expected):
+    """All feet are at the ground, the sensor of one reads a force, three are planned; two of three votes decide."""
     felt = ContactForces(identity=np.array([1]), force=np.array([[0, 0, 9.0]]), normal=np.array([[0, 0, 1.0]]))
     state = structs.replace(sensed(0.0).state, forces=felt)
     plan = structs.replace(Reference.standing(np.zeros(12), 4), stance=np.array([False, True, True, True]))
