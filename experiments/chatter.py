@@ -258,7 +258,7 @@ class _Trot(NamedTuple):
 
 
 def _on_a_trot(config: Config) -> list[_Trot]:
-    """Run both controllers on the recorded states of one walk; their torques move nothing and have no limit."""
+    """Run `RAW` and `SMOOTHED` on the recorded states of one walk; their torques move nothing and have no limit."""
     if not config.trot_mu:
         return []
     walk, robot = walks.walk(config.robot, "coulomb-lcp", PERIODS), robots.load(config.robot)

@@ -1,8 +1,8 @@
 """The first day of a robot: a run of the loop for each step, at low power first, judged by its record.
 
 The steps `STEPS` in their order: in the air, each joint moves alone, the emergency stop is pressed, and all joints
-swing; on the ground, the robot stands, is pushed, and takes its first steps. A step with a missed acceptance number
-ends the day.
+swing; on the ground, the robot stands, is pushed, and takes its first steps. A step with a number outside its accepted
+range ends the day.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ Judge = Callable[[Run, System], list[Check]]
 
 
 def judge_signs(run: Run, system: System) -> list[Check]:
-    """Compare the motion of all joints with the motion of the commanded joint."""
+    """Judge the step `signs`: each joint must move when it is commanded, while all other joints stay in place."""
     q, t, names = _joints(run, system), _times(run), system.actuated_names
 
     def mean(until_s: float) -> Array:

@@ -103,7 +103,7 @@ class Tally:
         missed: Not solved, and shown to have a solution.
         beyond_double: Not solved: rounding to double precision alone exceeds the tolerance (function `beyond_double`).
         undecided: Not solved, and unknown whether a solution exists.
-        undecided_contacts_min: Contacts in the largest island of the smallest undecided problem; 0 if all are decided.
+        undecided_contacts_min: Smallest number of coupled contacts in an undecided problem; 0 if all are decided.
         worst_residual: Largest violation of an answer reported as solved.
         seconds: Time of each call [s].
         failures: Numbers (`numbered_step`) of the problems counted as wrong or missed.

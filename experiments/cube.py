@@ -154,10 +154,10 @@ def read(path: Path) -> list[Track]:
 
 
 def prepare(track: Track, cube: Cube) -> Toss | None:
-    """Return the toss in true lengths with the state before contact; None without contact or with a shorter flight.
+    """Return the toss in true lengths with the state before contact; None without contact or two rows of flight.
 
-    The flight must have two rows. A parabola with the known gravity is fitted to the mass centre, and a constant rate
-    of turn to the orientation, over the last `FLIGHT_ROWS` rows of flight.
+    A parabola with the known gravity is fitted to the mass centre, and a constant rate of turn to the orientation, over
+    the last `FLIGHT_ROWS` rows of flight.
     """
     ends = track.flight()
     begins = max(0, ends - FLIGHT_ROWS)

@@ -1,7 +1,7 @@
 """Results of a run (named numbers with the paper's numbers, series, drawings) and their record.
 
 In a run's metrics (``metrics.json``, ``idcontrol run NAME --json``) each finding is ``key: value``, with ``paper``,
-``checks``, ``verdicts``, ``sources``, ``units`` and ``notes`` as tables by key; ``completed`` says whether every check
+``checks``, ``verdicts``, ``sources``, ``units`` and ``notes`` as tables by key; ``completed`` is true if every check
 holds.
 """
 

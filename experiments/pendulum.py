@@ -150,7 +150,7 @@ def _of_one(config: Config, h: float, swing: Swing) -> list[Finding]:
 
 
 def _orders(swings: Mapping[float, Swing]) -> list[Finding]:
-    """Return the power of h with which each of the two errors shrinks."""
+    """Return findings: the powers of h with which the joint's error and the energy's error shrink."""
     joint = order({h: one.joint_error.max() for h, one in swings.items()})
     energy = order({h: np.abs(one.energy).max() for h, one in swings.items()})
     return [

@@ -12,14 +12,14 @@ from idcontrol.scenes.press import RAMP_S, Press
 from idcontrol.types import Array
 
 BLOW_SHARE: Final = 1.0
-"""Largest force at touchdown, averaged over a period, relative to the target: no blow."""
+"""Largest accepted force at touchdown, averaged over a period, relative to the target."""
 BLOW_S: Final = 0.05
 """Time before and after touchdown in which the force at touchdown is measured [s]."""
 MEAN_SHARE, MAX_SHARE = 0.02, 0.2
-"""Largest mean and maximum of the force error once the target has its full value, relative to the target. The maximum
+"""Largest accepted mean and maximum of the force error after the target has its full value, relative to it. The maximum
 occurs where friction reverses: the sensed friction then lags by up to twice μ times the force."""
 RESTING_M: Final = 2e-3
-"""Largest motion of the hand after its slide [m]: soft friction (`mujoco`) creeps until it has decayed."""
+"""Largest accepted motion of the hand after its slide [m]: soft friction (`mujoco`) creeps until it has decayed."""
 
 
 def findings(press: Press, arrays: Mapping[str, Array]) -> list[Finding]:

@@ -34,7 +34,7 @@ STARTS_S: Final = 0.05
 HURRY_M_S: Final = 1.0
 """Cost of time in the choice of a step: landing one second sooner costs as much as this distance [m/s]."""
 SLIGHT_M: Final = 0.002
-"""Error of the divergent component that is tolerated [m]."""
+"""Tolerated error of the divergent component [m]."""
 
 
 class Ground(NamedTuple):

@@ -33,7 +33,7 @@ def run(
     Args:
         section: One of `SECTIONS`, or ``all``.
         effort: How long to measure each row.
-        contacts: Numbers of contacts for solvers and models; None means the section's defaults.
+        contacts: Numbers of contacts for the sections ``solvers`` and ``models``; None means their defaults.
         on_row: Called with each row as soon as it is measured.
 
     Returns:

@@ -12,7 +12,7 @@ from typing import Any
 
 
 def machine() -> dict[str, Any]:
-    """Return date and computer as plain data."""
+    """Return date, commit, computer, load, Python's version and BLAS threads as plain data."""
     return {
         "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "commit": _commit(),

@@ -156,7 +156,7 @@ def scheme_job(scheme: Scheme, steps: Sequence[WalkStep], *, warm: bool) -> Job:
 
 
 def _floor(walk: RecordedWalk, steps: Sequence[WalkStep]) -> Job:
-    """Return the floor at the instants of the steps."""
+    """Return the floor's job (`floor`) at the instants of the steps."""
     return floor(replace(walk, moments=[walk.moments[each.moment] for each in steps]))
 
 

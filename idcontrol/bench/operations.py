@@ -1,7 +1,7 @@
 """Floating-point operations of a kernel, counted while the kernel runs as Python code.
 
 The source of a kernel, and of every kernel that it calls, is rewritten to count each arithmetic operation: once for
-numbers, once per entry for arrays. Integer arithmetic, comparisons, signs and absolute values do not count, and a
+numbers, once per entry for arrays. Integer arithmetic, comparisons, negations and absolute values do not count, and a
 square root counts once (Hunger 2007, "Floating point operations in matrix-vector calculus").
 """
 

@@ -62,7 +62,7 @@ def build(start: Config, changes: Mapping[str, Any], spelling: Mapping[str, str]
 
     Raises:
         UnknownName: A key does not exist; the message suggests the nearest key.
-        InputError: A value is invalid, or the last part of several keys equals the name.
+        InputError: A value is invalid, or a name fits several keys.
     """
     spelling = {} if spelling is None else spelling
     config = type(start)

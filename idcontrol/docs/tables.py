@@ -177,6 +177,6 @@ class Table(SphinxDirective):
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register the directive; Sphinx calls this first."""
+    """Register the directive; Sphinx calls this function first."""
     app.add_directive("figures", Table)
     return {"parallel_read_safe": True}

@@ -141,7 +141,7 @@ def _step(
 
 
 def _demand(rng: np.random.Generator, J: Array, v: Array) -> Array:
-    """Return a velocity of one of the kinds of `DEMANDS`."""
+    """Return a random velocity near v, shape (m,), of one of the kinds in `DEMANDS`; J are the contact rows."""
     kind = DEMANDS[int(rng.integers(len(DEMANDS)))]
     wish: Array = v + 0.1 * rng.normal(size=v.size)
     if kind == "arbitrary":

@@ -28,7 +28,7 @@ MATTER = (
 
 
 def report(comparison: Comparison, study: Study | None) -> Path:
-    """Write ``report.html`` into the comparison's folder, and the runs' own pages if runs are few; return its path.
+    """Write ``report.html`` into the comparison's folder, and a page for each run if there are few; return its path.
 
     Args:
         comparison: The comparison.

@@ -70,7 +70,7 @@ def examine(tell: Callable[[str], None] = lambda line: None, *, full: bool = Tru
 
 
 def _diagnosis(topic: str, name: str, result: str, remedy: str = "", *, severity: Severity = "advice") -> Diagnosis:
-    """Return the result of a check: fine without a remedy, else advice or broken."""
+    """Return the result of a check; its verdict is ``"fine"`` without a remedy, otherwise `severity`."""
     verdict: Severity = severity if remedy else "fine"
     return Diagnosis(topic=topic, name=name, found=result, verdict=verdict, remedy=remedy)
 
