@@ -281,7 +281,7 @@ def _on_a_trot(config: Config) -> list[_Trot]:
 
 
 def _trot_findings(trots: Sequence[_Trot]) -> list[Finding]:
-    """Return the factor for each friction coefficient; the paper's factor is compared at the largest."""
+    """Return a finding on `_Trot.factor` for each friction coefficient; the paper's factor is for the largest."""
     most = max((trot.mu for trot in trots), default=0.0)
     return [
         Finding(

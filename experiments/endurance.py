@@ -57,7 +57,7 @@ class StepCount:
         repaired: Steps that relaxed a demand, or added a regularization.
         fallback: Steps without a usable solution.
         failed: Steps that reported unusable input, which is an error, as all input is usable.
-        unreported: Steps with status solved whose torques a limit had cut.
+        unreported: Steps with status solved in which a torque is at its limit.
         beyond_limit: Steps with a torque beyond its limit.
         not_finite: Steps with a torque that was not finite.
     """
@@ -81,7 +81,7 @@ def count(tau: Array, status: Array, clipped: Array, limit: Array) -> StepCount:
     Args:
         tau: Torques, shape (steps, a) [N m].
         status: `Status` as numbers, shape (steps,).
-        clipped: True if a limit was met, shape (steps,).
+        clipped: True if a torque is at its limit, shape (steps,).
         limit: Largest torques, shape (a,) [N m].
     """
     solved = status == Status.SOLVED

@@ -324,7 +324,7 @@ def table_row(steps: Sequence[SearchedStep], floor_us: float) -> dict[str, Any]:
 
 
 def percentiles(values: Array) -> dict[str, float]:
-    """Return the median, 90th and 99th percentile, and the largest."""
+    """Return the median, the 90th and 99th percentile, and the maximum of `values`."""
     p50, p90, p99, most = (float(np.percentile(values, p)) for p in (50, 90, 99, 100))
     return {"p50": p50, "p90": p90, "p99": p99, "max": most}
 

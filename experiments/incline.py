@@ -147,7 +147,7 @@ class _Slide:
 
 
 def _slide(config: Config, model: RampModel, mu: float) -> _Slide:
-    """Release the box at rest."""
+    """Release the box at rest on the slope, and return its motion."""
     slope = np.deg2rad(config.slope_deg)
     normal, down = np.array([np.sin(slope), 0.0, np.cos(slope)]), np.array([np.cos(slope), 0.0, -np.sin(slope)])
     shape = coal.Box(*config.size_m)
@@ -192,7 +192,11 @@ def _key(what: str, name: str, mu: float | None = None) -> str:
 
 
 def closed_form(config: Config, model: RampModel, mu: float | None) -> float:
-    """Return the distance in `duration_s` [m]: ``½ g (sin α - μ cos α) t²``, at least 0; another formula under drag."""
+    """Return the distance that the box slides in `duration_s` [m], 0 if it sticks.
+
+    With Coulomb friction the distance is ``½ g (sin α - μ cos α) t²``, at least 0. With drag, the box approaches a
+    final speed exponentially. `mu` is None for infinite friction.
+    """
     slope, t = np.deg2rad(config.slope_deg), config.duration_s
     if model.friction == "drag":
         decay = config.mass_kg / (4.0 * config.drag_n_s_m)
@@ -203,7 +207,7 @@ def closed_form(config: Config, model: RampModel, mu: float | None) -> float:
 
 
 def _distance(config: Config, model: RampModel, mu: float | None, key: str, slide: _Slide) -> Finding:
-    """Check the distance to first order in h, or the creep of a sticking box."""
+    """Check the distance of a sliding box to first order in h, or the creep speed of a sticking box."""
     exact = closed_form(config, model, mu)
     value = float(slide.distance[-1])
     if exact > 0.0:

@@ -195,9 +195,10 @@ def attempt(lcp: PyramidLcp, mu: float, sliding: int, config: Config, rng: np.ra
 
 
 def residual(lcp: PyramidLcp, z: Array) -> float:
-    """Return the relative complementarity residual (math.md, section 13.3), negative entries included.
+    """Return the relative complementarity residual of z (math.md, section 13.3); inf if z is not finite.
 
-    It is measured in balanced variables, where forces and accelerations are comparable.
+    Negative entries of z and of Q z + r count as well. Variables are scaled so that forces and accelerations are
+    comparable.
     """
     if not np.isfinite(z).all():
         return float(np.inf)
@@ -357,7 +358,7 @@ def findings(table: Sequence[dict[str, Any]]) -> list[Finding]:
 
 
 def series(trials: Sequence[Trial]) -> dict[str, Series]:
-    """Return the values of every data set, for the record."""
+    """Return the record of all trials: each series has one value per data set."""
     names = ("size", "mu", "contacts", "sliding", "existence", "nodes")
     columns = {name: [getattr(trial, name) for trial in trials] for name in names}
     for method in ("lemke", "ppm", "interior"):

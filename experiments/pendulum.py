@@ -30,7 +30,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         mass_kg: Mass of the bob.
         length_m: Distance from the joint to the bob's centre of mass.
         inertia_kg_m2: Moment of inertia of the bob about its centre of mass.
-        form: ``compliance`` for the solver, or ``as-printed`` for Drumwright 2019, eqs. 53, 61, 62.
+        form: Equations of the compliant joint: ``compliance`` as in the solver, or ``as-printed`` as in Drumwright
+            2019, eqs. 53, 61, 62.
     """
 
     stiffness_n_m: Positive = 1e15
@@ -73,7 +74,7 @@ experiment = Case(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swing:
-    """One run.
+    """The motion with one step size.
 
     Attributes:
         t: Ends of the steps, shape (steps,) [s].

@@ -143,7 +143,10 @@ def _medians(config: Config, name: str, steps: Sequence[WalkStep], below: Job) -
 
 
 def growth(contacts: Sequence[int], medians: Array) -> float | None:
-    """Return the exponent of the median's growth with contacts, from `MANY` on; None for fewer than two numbers."""
+    """Return the exponent p of medians that grow as ``contacts ** p``, from `MANY` contacts on.
+
+    None with fewer than two finite medians.
+    """
     n = np.asarray(contacts, dtype=np.float64)
     used = (n >= MANY) & np.isfinite(medians)
     return exponent(n[used], medians[used]) if used.sum() > 1 else None

@@ -324,7 +324,7 @@ def _late(config: Config, history: GripHistory, *, firm: bool) -> Booleans:
 
 
 def _sizes(config: Config, history: GripHistory) -> list[Finding]:
-    """Return the number of contacts and the grip force, firm and loose, each compared with its expected value."""
+    """Return findings on the number of contacts and the grip force, each under the firm and the loose grip."""
     findings = []
     for name, force, firm in (("firm", config.firm_n, True), ("loose", config.loose_n, False)):
         late = _late(config, history, firm=firm)
@@ -348,7 +348,7 @@ def _sizes(config: Config, history: GripHistory) -> list[Finding]:
 
 
 def _motion(config: Config, history: GripHistory) -> list[Finding]:
-    """Return how far the bar pitches, and check that it does not pitch while it is held firmly."""
+    """Return findings on the bar: creep and pitch rate under the firm grip, pitch after a loose grip and at the end."""
     firm = _late(config, history, firm=True)
     rate = np.abs(np.gradient(history.pitch, history.t))
     bound = SIGMA * config.friction * GRAVITY * config.step_s

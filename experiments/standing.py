@@ -174,7 +174,7 @@ class Machine:
 
 
 def situations(machine: Machine) -> list[Situation]:
-    """Return the five situations."""
+    """Return the five situations of the experiment, in the order of its tables."""
     level, tilted = machine.at_rest(), machine.at_rest(SLOPE)
     none = np.zeros(machine.model.nv)
     down, all_feet = -GRAVITY * UP, np.ones(4, dtype=np.bool_)

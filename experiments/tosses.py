@@ -146,7 +146,7 @@ class Score:
     errors: Sequence[Errors]
 
     def mean(self, what: str) -> float:
-        """Return an error's mean over the rows, averaged over the tosses."""
+        """Return the mean of an error over the poses of a toss, averaged over the tosses."""
         return float(np.mean([getattr(each, what).mean() for each in self.errors]))
 
     def last(self, what: str) -> float:
@@ -338,7 +338,7 @@ def _spread(tosses: list[Toss], count: int) -> list[Toss]:
 
 
 def _of_cube(cube: Cube, hits: Impacts) -> list[Finding]:
-    """Return the findings that need no engine."""
+    """Return the findings about the cube and its impacts, which are independent of the engines."""
     findings = [
         Finding("scale", cube.scale),
         Finding("half_width_m", cube.half_width_m),

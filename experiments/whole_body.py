@@ -161,7 +161,10 @@ class Row:
         }
 
     def _hand_error(self) -> Array:
-        """Return the error of the hand, on a wall along it, shape (3,) [m]; zeros without a hand."""
+        """Return the position error of the hand, shape (3,) [m]; zeros without a hand.
+
+        If the hand presses against a wall, this is only the part along the wall.
+        """
         if isinstance(self._motion, Press):
             return self._motion.error
         return np.zeros(3) if self._body.hand is None else self._body.hand.error

@@ -106,7 +106,7 @@ class _Document:
 
 
 def inspect(path: Path, *, free_flyer: bool = True) -> Findings:
-    """Check the text of a URDF.
+    """Return the mistakes in the text of a URDF.
 
     Args:
         path: The file.

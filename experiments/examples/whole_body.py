@@ -75,7 +75,7 @@ class WholeBody:
 
 
 def _pyramids(mu: Array) -> Array:
-    """Return rows of ``f_n ≥ 0, μ f_n ± f_s ≥ 0, μ f_n ± f_t ≥ 0``, shape (5n, 3n)."""
+    """Return the matrix A of ``A f ≥ 0``, i.e. ``f_n ≥ 0, μ f_n ± f_s ≥ 0, μ f_n ± f_t ≥ 0``, shape (5n, 3n)."""
     n = len(mu)
     none, one, mu_n = np.zeros((n, n)), np.eye(n), np.diag(mu)
     return np.vstack(

@@ -109,7 +109,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     fallen: Literal["", "more", "both"] = ""
 
     def judged(self, results: Results, preset: str, terrain: str) -> Judged | None:
-        """Compare the two groups on a terrain; None if one of them has no runs."""
+        """Compare the two groups of controllers on a terrain; None if one of the groups has no runs."""
         less = self._cells(results, preset, terrain, self.less, fallen=self.fallen == "both")
         more = self._cells(results, preset, terrain, self.more, fallen=self.fallen != "")
         if not less or bool(more) is not bool(self.more):

@@ -25,13 +25,13 @@ from idcontrol.sweeps.study import Table
 
 
 def tracking(results: Results) -> Table:
-    """Return Table 3."""
+    """Return Table 3, the tracking errors: the paper's numbers beside ours."""
     rows = [(title, c, *_row(results, "tracking", c, t)) for t, (title, _) in TERRAINS.items() for c in CONTROLLERS]
     return headed("table3-tracking", rows)
 
 
 def smoothness(results: Results) -> Table:
-    """Return Table 4."""
+    """Return Table 4, the smoothness of torques: the paper's numbers beside ours."""
     rows = []
     for controller in (*CONTROLLERS, *MITIGATION):
         largest = [results.value(preset, controller, SMOOTHNESS_ON, "dtau_max_nm_s") for preset in PRESETS]
@@ -40,7 +40,7 @@ def smoothness(results: Results) -> Table:
 
 
 def force_prediction(results: Results) -> Table:
-    """Return Table 5."""
+    """Return Table 5, the errors of predicted forces: the paper's numbers beside ours."""
     rows = [
         (title, c, *_row(results, "force_prediction", c, t)) for t, (title, _) in TERRAINS.items() for c in PREDICTING
     ]

@@ -27,7 +27,7 @@ def spent_s(code: str) -> float:
     """Run `code` in a new process with an empty Numba cache; return its processor time, with its children's [s].
 
     Args:
-        code: Program; `folder` is an empty folder.
+        code: Text of the program, in which the variable ``folder`` holds the path of an empty folder.
     """
     with tempfile.TemporaryDirectory() as folder:
         environment = os.environ | {"NUMBA_CACHE_DIR": f"{folder}/numba", "XDG_CACHE_HOME": folder}

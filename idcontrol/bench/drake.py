@@ -59,7 +59,7 @@ class _DrakeWorld:
         return properties
 
     def step(self) -> None:
-        """Advance by one period."""
+        """Advance the simulation by one period."""
         self._count += 1
         self._simulator.AdvanceTo(self._count * self._period)
 

@@ -1,4 +1,4 @@
-"""One row of the bench: a job, timed alternately with a peer's job and the floor."""
+"""One row of the bench: a job, timed alternately with a peer's job and the floor (terms as in `idcontrol.bench`)."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def measure(benchmark: Benchmark, effort: Effort, peer: Peer | None = None) -> T
 
 
 def _distance(benchmark: Benchmark, peer: Peer, ours: list[Any], theirs: list[Any]) -> float:
-    """Return the peer's percentile of the distances over states that both solve; inf without such a state."""
+    """Return the percentile `Peer.share` of the differences in states that both solve; inf without such a state."""
     distances = [
         peer.difference(a, b)
         for a, b in zip(ours, theirs, strict=False)

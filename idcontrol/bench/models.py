@@ -104,9 +104,9 @@ def rows(walk: RecordedWalk, effort: Effort, contacts: Sequence[int] = CONTACTS)
 def growing(
     name: str, scheme: Scheme, walk: RecordedWalk, sets: Mapping[int, Sequence[WalkStep]], effort: Effort
 ) -> Iterator[TimingRow]:
-    """Return rows of one scheme, warm and cold, with more and more contacts.
+    """Return rows of one scheme for each number of contacts in `sets`: warm, then cold.
 
-    The rows end when the median exceeds `SLOWEST_US`, or at the largest number of contacts that the scheme accepts.
+    The rows end after a median time above `SLOWEST_US`, or at the largest number of contacts that the scheme accepts.
     """
     for n, steps in sets.items():
         if scheme in (COULOMB_CONE, COULOMB_LCP) and n > coulomb.MOST_CONTACTS:

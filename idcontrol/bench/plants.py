@@ -42,7 +42,7 @@ rad/s after 1 ms."""
 
 
 def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
-    """Return rows of single plants, of one plant against each simulator, of controller plus plant, and of heaps."""
+    """Return rows of each plant, of a plant beside each other simulator, of a controller with a plant, and of heaps."""
     for name in PLANTS:
         own = walk if name == "coulomb-lcp" else walks.walk(walk.robot, name, len(walk.moments))
         yield measure(_step_benchmark(own, name), effort)

@@ -72,7 +72,7 @@ def leaning(system: System, q: Array, stand: str, lift: str) -> Array:
 
 
 class Step:
-    """A case at one state."""
+    """The control step of a case at one state."""
 
     def __init__(self, case: Case) -> None:
         """Make the controller of a case, its state and its reference; feet are points, as in TSID."""

@@ -55,7 +55,7 @@ def in_turns(jobs: Sequence[Job], states: int, samples: int, budget_s: float) ->
     Args:
         jobs: The jobs; all are reset at the beginning of every pass over the sequence.
         states: Length of the sequence.
-        samples: Number of measurements of each job.
+        samples: Largest number of measurements of each job.
         budget_s: Time after which to stop early [s].
 
     Returns:

@@ -229,7 +229,10 @@ def problems(walk: RecordedWalk, contacts: int | None = None) -> list[WalkStep]:
 
 
 def repeated(moment: WalkStep, contacts: int) -> WalkStep:
-    """Return a control step with `contacts` copied contacts, without ramps of their loads and without a warm start."""
+    """Return a control step with `contacts` contacts, as `copied`, without extra weights (`Cones.weight`).
+
+    The step has no warm start.
+    """
     problem = copied(moment.problem, contacts)
     mu = problem.contacts.mu
     cones = moment.step.cones._replace(mu=mu, held=np.isinf(mu), weight=np.zeros(contacts))

@@ -87,7 +87,7 @@ def compare(
 
 
 def all_controllers(start: Any, decided: set[str]) -> dict[str, Sequence[Any]]:
-    """Return the axis of all controllers; empty if the setting `controller` is in `decided` or does not exist."""
+    """Return the setting `controller` with all its values; empty if it is in `decided` or does not exist."""
     if "controller" in decided or not hasattr(start, "controller"):
         return {}
     return {"controller": list(registry.available())}

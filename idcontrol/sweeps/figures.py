@@ -282,7 +282,7 @@ def _panels(
 
 
 def _curves(scene: _Scene, key: str) -> Figure | None:
-    """Draw quantities against a numeric setting, in one colour per line of the scene; None without quantities."""
+    """Return a figure of the metrics `CURVES` against a numeric setting; None if no run has one of them."""
     shown = [curve for curve in CURVES if any(o.metric(curve[0]) is not None for o in scene.outcomes)]
     if not shown:
         return None

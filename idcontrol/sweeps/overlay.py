@@ -17,7 +17,7 @@ SAME_S = 1e-9
 
 
 def overlay(named: Sequence[tuple[str, RunOutcome]]) -> Plots | None:
-    """Return the plots of these runs over a common time axis; None without a walk among them.
+    """Return the plots of those runs that are walks, over a common time axis; None if no run is a walk.
 
     Args:
         named: Runs with their names in the legend.

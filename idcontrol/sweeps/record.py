@@ -69,10 +69,11 @@ COINCIDE = ("tau_mean_nm", "dtau_mean_nm_s", "dtau_max_nm_s", "q_err_rad", "qd_e
 
 
 def coinciding(outcomes: Sequence[RunOutcome]) -> str:
-    """Name controllers with equal results in runs that differ only in the controller, and say why they are equal.
+    """Name controllers with equal `COINCIDE` in runs that differ only in the controller.
 
     Returns:
-        One sentence for each group of equal controllers; empty without such a group.
+        One sentence for each group of equal controllers; empty without such a group. If all contacts stick in some of
+        their steps, the sentence gives this as the reason.
     """
     keys = [key for key in varied_keys([o.row for o in outcomes]) if key != "controller"]
     alike: dict[str, list[RunOutcome]] = {}

@@ -104,7 +104,7 @@ def program(problem: SparseProblem, sigma: float, beta: float) -> Program:
 
 
 def of_step(step: StepProblem, v: Array, impulse: Array) -> SparseProblem:
-    """Return a forward step of one machine as a sparse problem of a single tree.
+    """Return a forward step of one machine as a sparse problem with one tree, which has all m velocities.
 
     Args:
         step: The step; its bilateral rows are left out.
