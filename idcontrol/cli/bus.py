@@ -37,7 +37,7 @@ from idcontrol.config.entries import entry_points
 def command(robot: str | None, bind: str, interface: str | None, domain: int, silence_s: float, as_json: bool) -> int:
     """Relay messages between a loop with --peer and a robot on a bus, until the loop ends.
 
-    The robot is go1 by default; its file must list the joint order `unitree`.
+    The robot is go1 by default; the robot's file must list the joint order `unitree`.
     """
     from idcontrol.loop.realtime import one_blas_thread
 

@@ -1,6 +1,6 @@
-"""The command ``idcontrol`` for one run of a sweep. It ends when the process that started it ends.
+"""The command ``idcontrol`` for one run of a sweep. It ends when the process that started it ends, for any reason.
 
-Its standard input is an empty pipe, which closes when the process that started it ends for any reason.
+Standard input is a pipe from that process. Nothing is written to the pipe, and it closes when the process ends.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from idcontrol.cli import main
 
 
 def end_with_the_pipe(last: Callable[[], object] = lambda: None) -> None:
-    """Start a thread that waits until standard input closes, then calls `last` and ends the process."""
+    """Start a thread that waits until standard input closes, then calls `last` and ends this process."""
 
     def wait() -> None:
         while os.read(0, 1):  # not sys.stdin.read: this thread would hold the lock of sys.stdin when Python exits

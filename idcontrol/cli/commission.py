@@ -1,4 +1,4 @@
-"""``idcontrol commission``: lead through the first day of a robot."""
+"""``idcontrol commission``: lead an operator through a robot's first day."""
 
 from __future__ import annotations
 

@@ -142,7 +142,10 @@ def command(
 def _report_end(
     varied: Sequence[str], progress: Callable[[float], None], quiet: bool, outcome: RunOutcome, share: float
 ) -> None:
-    """Move the progress bar; without a terminal, print a line for the finished run unless `quiet` is True."""
+    """Move the progress bar to `share`; without a terminal, print a line for the finished run.
+
+    No line is printed for a refused run, or if `quiet` is True.
+    """
     from idcontrol.sweeps.execute import REFUSED
 
     progress(share)

@@ -27,10 +27,10 @@ class RunFault(Exception):
 
 
 class Stopped(Exception):
-    """A signal ended the command; the text is one line.
+    """The user ended the command: by a signal, or without arming the machine. The text is one line.
 
     Attributes:
-        status: Exit status that shells expect.
+        status: Exit status of the command.
     """
 
     def __init__(self, line: str, status: int) -> None:

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 @ROBOT
 @click.option("--fit", "parts", metavar="PART,...", help="Some of offsets, links, armature, damping, friction, scale.")
 @click.option("--mass", type=real, metavar="KG", help="Weighed mass of all moving links.")
-@click.option("--forces", type=click.Choice(["measured", "unknown"]), help="Use recorded forces on the feet, or not.")
+@click.option(
+    "--forces",
+    type=click.Choice(["measured", "unknown"]),
+    help="Use the recorded forces on feet, or treat them as unknown; by default they are used if they are complete.",
+)
 @click.option("--out", type=FOLDER, metavar="FILE", help="Robot file to write, with its URDF beside it.")
 @JSON
 def command(

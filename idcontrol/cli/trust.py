@@ -1,4 +1,4 @@
-"""``idcontrol trust``: measure the evidence for the torques on this computer."""
+"""``idcontrol trust``: measure on this computer how well physical claims hold."""
 
 from __future__ import annotations
 

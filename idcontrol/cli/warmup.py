@@ -29,7 +29,7 @@ from idcontrol.errors import InputError, UnknownName
 )
 @QUIET
 def command(experiments: tuple[str, ...], into: Path | None, quiet: bool) -> None:
-    """Compile and cache the kernels of EXPERIMENTs (all by default), so that the next command starts without compiling.
+    """Compile and cache the kernels of EXPERIMENTs (all by default), so that later commands need not compile them.
 
     An experiment that needs a missing package is left out, with a message.
     """

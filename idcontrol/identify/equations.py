@@ -149,7 +149,7 @@ def _windows(log: Log) -> list[tuple[int, int]]:
 def _acceleration(system: System, log: Log, k: int) -> Array:
     """Return the spatial acceleration between tick k and the next, Pinocchio's layout, shape (nv,).
 
-    The linear velocities of a free-flyer at both ticks are subtracted in its axes at tick k.
+    The next linear velocity of a free-flyer is first rotated into the axes of the free-flyer at tick k.
     """
     h, v, v_next = log.t[k + 1] - log.t[k], log.v[k], log.v[k + 1].copy()
     for q_at, v_at in zip(system.flyer_q, system.flyer_v, strict=True):

@@ -79,7 +79,7 @@ def rms_of(blocks: Blocks, prior: Prior, system: System) -> Array:
 
 
 class Rows(NamedTuple):
-    """Squared equations, divided by σ, without unknowns, and summed over all blocks.
+    """The equations of a log in squared form: divided by σ, without unknowns, and summed over all blocks.
 
     Attributes:
         gram: Sum of ``(A, -b)ᵀ (A, -b)`` of each row, shape (m, p + 1, p + 1).
@@ -91,13 +91,16 @@ class Rows(NamedTuple):
 
 
 def misfits(blocks: Blocks, sigma: Array, theta: Array) -> Array:
-    """Return the errors (n, m) of the equations at `theta` and the best unknowns, over `sigma`, (m,) or (n, m)."""
+    """Return the errors of the equations at `theta`, divided by `sigma`, shape (n, m).
+
+    The unknowns have the values with the smallest errors. The shape of `sigma` is (m,) or (n, m).
+    """
     errors = (blocks.A @ theta - blocks.b) / sigma
     return np.einsum("nij,nj->ni", _known(blocks.U / sigma[..., None]), errors)
 
 
 def _known(unknowns: Array) -> Array:
-    """Return the projections (n, m, m) of each block's equations onto the complement of `unknowns`, shape (n, m, u)."""
+    """Return the projections (n, m, m) of each block's equations that cancel the columns `unknowns` (n, m, u)."""
     left, singular, _ = np.linalg.svd(unknowns, full_matrices=False)
     used = left * (singular > RANK * singular[:, :1])[:, None, :]
     return np.eye(unknowns.shape[1]) - used @ np.swapaxes(used, 1, 2)

@@ -54,7 +54,7 @@ class Identified(NamedTuple):
             stand simultaneously.
         before: Residual generalized forces of the nominal robot in each block of the held-out ends, shape (n, m)
             [N, N m], in the system's order.
-        after: The same for the identified robot.
+        after: Residual generalized forces of the identified robot, as `before`.
     """
 
     system: System

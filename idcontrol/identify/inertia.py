@@ -23,7 +23,7 @@ import numpy as np
 from idcontrol.types import Array
 
 SIZE: Final = 10
-"""Number of inertial parameters of a body, and of its coordinates."""
+"""Number of inertial parameters of a body, and number of its inertial coordinates."""
 
 THINNEST: Final = 1e-3
 """Smallest second moment of a nominal body about its mass centre, relative to the largest. Rods have second moments of

@@ -33,7 +33,8 @@ __all__ = ["Socket", "Target"]
 REST_S: Final = 0.1
 """Time in which the reference comes to rest after the last target [s]."""
 ROUNDING_S: Final = 1e-9
-"""Times that differ by less than this are equal [s]. Otherwise rounding would keep targets of older plans."""
+"""Times that differ by less than this count as equal [s]. Otherwise rounding errors could keep targets of older plans.
+"""
 JOIN_S: Final = 0.1
 """Time in which a foot that lifts off joins its planned path, unless it lands earlier [s]."""
 JOINT_WEIGHT: Final = 1e-4
@@ -145,7 +146,8 @@ class Socket:
         """Add a target; fields as in `Target`.
 
         Add the targets of a horizon in the order of their times: each target replaces all later ones. A target without
-        a time replaces all others. The reference jumps to it in the next tick, and it never becomes stale.
+        a time replaces all others. In the next tick the reference jumps to this target, holds it, and never becomes
+        stale.
 
         Raises:
             InputError: An array is unusable, or `t` is not after the last tick.
@@ -179,7 +181,8 @@ class Socket:
         """Set the tasks for ``state.t``, and return the reference of the joints.
 
         Raises:
-            InputError: The last target is reached, none follows, and `stale` is ``stop``. Raised once for each stream.
+            InputError: The last target is reached, none follows, and `stale` is ``stop``. It is raised once, until new
+                targets arrive.
         """
         before = self._start.contacts
         while self._queue and self._queue[0].t <= state.t + ROUNDING_S:

@@ -1,7 +1,7 @@
 """Dynamics of a robot whose feet stand: torques of a motion, and motion and forces under torques.
 
-Both functions solve ``M a + c = Pᵀτ + Jᵀf``, where c is the bias force, Pᵀ maps joint torques to velocities, and J are
-the contact rows of the standing feet.
+Both functions solve ``M a + c = Pᵀτ + Jᵀf``, where c is the bias force, P selects the actuated joints, and J are the
+contact rows of the standing feet.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ class Sensing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     Attributes:
         contacts: Rule that decides which feet stand: the plan, the gap to the ground, the measured force, or a majority
             of these three.
-        base: State of the base: exact, from the plant; or estimated, from the legs and the IMU. The estimate uses no
-            other sensor of the base.
+        base: State of the base: from the plant, or estimated from the legs and the IMU. The estimate uses no other
+            sensor of the base.
         forces: Forces on the feet: from the plant, or estimated from the legs' torques.
         delay_ticks: Age of all sensor values, in ticks of the loop.
         bias: Constant errors of the sensors.
