@@ -31,9 +31,9 @@ class IdentifyConfig(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         logs: Folders of runs, or NPZ files.
         robot: The nominal robot.
-        parts: What was identified.
-        mass_kg: The weighed mass; null if unknown.
-        forces: ``measured`` or ``unknown``.
+        parts: The identified parts of the robot, elements of `idcontrol.identify.identification.PARTS`.
+        mass_kg: Weighed mass of all moving bodies; null if unknown.
+        forces: ``measured`` if the recorded wrenches on feet were used, ``unknown`` if they were treated as unknown.
     """
 
     logs: tuple[str, ...]

@@ -121,7 +121,7 @@ experiment = WalkExperiment(
 
 
 def _goals(scene: WalkScene) -> dict[str, Any]:
-    """Return the goals if the paper's robot walks its path; otherwise none."""
+    """Return the goals that a report shows beside the metrics, if the paper's robot walks its path; otherwise none."""
     config = scene.config
     if scene.robot.name != "links" or config.path != WalkPath() or config.controller not in ("id-coulomb-qp", "pid"):
         return {}

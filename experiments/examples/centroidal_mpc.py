@@ -30,7 +30,19 @@ TRUST, SURE = 0.1, 0.6
 
 
 class Gait(NamedTuple):
-    """Period [s], duty, touchdowns, lift [m], landing, walking speed [m/s], lowering [m], knots: every [s], count."""
+    """A walking gait, and the knots of the plan.
+
+    Attributes:
+        period: Duration of a cycle [s].
+        duty: Share of the cycle in which a foot stands.
+        touchdown: Touchdown of each foot as a share of the cycle.
+        lift: Height of a swing [m].
+        land: Downward speed of a foot at touchdown [m/s].
+        speed: Walking speed [m/s].
+        lower: Height of the centre of mass at home minus its height in the walk [m].
+        knot: Time between two knots [s].
+        knots: Number of knots.
+    """
 
     period: float
     duty: float
@@ -91,7 +103,7 @@ class CentroidalMpc:
         self.guess, self.push = np.tile(self.plan[:3], (self.gait.knots, 1)), np.zeros(3)
 
     def measured(self, state: idc.State) -> Array:
-        """Return centre of mass, its velocity and the angular momentum about it, shape (9,)."""
+        """Return the centre of mass, its velocity, and the angular momentum about it per mass, shape (9,)."""
         hg = pin.computeCentroidalMomentum(self.model, self.data, state.q, state.v)
         return np.r_[self.data.com[0], hg.vector / self.mass]
 
@@ -101,7 +113,7 @@ class CentroidalMpc:
         return self.gait.speed * np.array([tau + RAMP_S * np.expm1(-tau / RAMP_S), -np.expm1(-tau / RAMP_S)])
 
     def foot(self, foot: int, t: float) -> tuple[bool, Array]:
-        """Return True if a foot stands, and the foot's position, velocity and acceleration (rows), shape (3, 3)."""
+        """Return whether a foot stands at time `t` [s], and its position, velocity and acceleration as rows, (3, 3)."""
         gait, tiny = self.gait, 1e-9
         turns = (t - STAND_S) / gait.period - gait.touchdown[foot]
         cycle, phase = divmod(turns - tiny, 1.0)  # at touchdown and lift-off the motion is that of the period before

@@ -135,7 +135,11 @@ def _stuck_if_closed(c: Touching) -> Array:
 
 
 def _dissipation(c: Touching) -> Array:
-    """Return the violation of 0 ≤ η_e ⊥ u_N ± μ u_T ≥ 0 at edges e, for the better of two splits of f_N into η_e."""
+    """Return the violation of ``0 ≤ η_e ⊥ u_N ± μ u_T ≥ 0`` at the edges e of the pyramid (math.md, section 7.3).
+
+    The impulses η_e along the edges add up to f, which leaves their split open. Two splits are tried; the smaller
+    violation counts.
+    """
     slack = c.f[:, 0] - relative(c.friction(), c.mu)
     unit = c.speed[:, 0] + np.maximum(c.mu, 1.0) * c.across()
     options = []

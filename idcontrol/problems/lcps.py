@@ -1,7 +1,7 @@
 """Contact problems as dense LCPs, and certificates that they have no solution.
 
-The problems are assembled from whitened rows and constants (`idcontrol.models.whitened.whiten`) as the papers print
-them, independently of the code of the contact models.
+The problems are assembled from whitened rows and constants (`idcontrol.models.whitened.whiten`) by the equations in
+math.md, independently of the code of the contact models.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def coulomb_lcp(rho: Array, c: Array, mu: Array) -> tuple[Array, Array, Array]:
 
 
 def normal_rows(problem: StepProblem) -> tuple[Array, Array]:
-    """Return the whitened normal rows and their constants; nonnegative row velocities keep the contacts apart."""
+    """Return the whitened normal rows R and their constants r; ``R y + r ≥ 0`` keeps the bodies apart (`excluded`)."""
     reduction, n = whiten(problem), len(problem.contacts)
     return reduction.rho[:n], reduction.c[:n]
 

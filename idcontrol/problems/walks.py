@@ -189,10 +189,10 @@ def patch(side: int) -> tuple[System, SphereContacts, State]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WalkStep:
-    """A contact problem of a controller.
+    """A controller's contact problem at one moment of a walk.
 
     Attributes:
-        step: The control step.
+        step: The assembled control step.
         moment: Index of the moment in the walk.
     """
 
