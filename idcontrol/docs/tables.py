@@ -60,9 +60,13 @@ def _power(value: float) -> str:
 
 
 def bench() -> str:
-    """Return the rows with a goal in the stored output of ``idcontrol bench all --json``."""
-    header = ["section", "job", "contacts", "p50 [µs]", "measured", "of", "limit", "goal", "met"]
-    return markdown(header, (_bench_row(row) for row in _bench()["rows"] if row["goal"] is not None))
+    """Return the rows with a goal of the stored ``idcontrol bench all --json``, as a table for each section."""
+    header = ["job", "contacts", "p50 [µs]", "measured", "limit, goal", "met"]
+    sections: dict[str, list[list[str]]] = {}
+    for row in _bench()["rows"]:
+        if row["goal"] is not None:
+            sections.setdefault(row["section"], []).append(_bench_row(row))
+    return "\n\n".join(f"## {name.capitalize()}\n\n{markdown(header, rows)}" for name, rows in sections.items())
 
 
 def _bench() -> dict[str, Any]:
@@ -73,11 +77,11 @@ def _bench() -> dict[str, Any]:
 def _bench_row(row: dict[str, Any]) -> list[str]:
     at = "p999" if row["what"].endswith("p99.9") else "p50"
     measured = {"floor": row["floor_ratio"], "peer": row["peer_ratio"]}.get(row["of"], row["us"][at])
-    unit = {"floor": "floor", "peer": row["peer"]}.get(row["of"], "µs")
+    unit = {"floor": "floors", "peer": f"× {row['peer']}"}.get(row["of"], "µs")
     met = "goal" if row["goal_met"] else "limit" if row["met"] else "neither"
     contacts = "" if row["contacts"] is None else str(row["contacts"])
-    figures = [f"{value:.3g}" for value in (measured, row["bar"], row["goal"])]
-    return [row["section"], row["what"], contacts, f"{row['us']['p50']:.1f}", figures[0], unit, *figures[1:], met]
+    figure, limit, goal = (f"{value:.3g}" for value in (measured, row["bar"], row["goal"]))
+    return [row["what"], contacts, f"{row['us']['p50']:.1f}", f"{figure} {unit}", f"{limit}, {goal}", met]
 
 
 def machine() -> str:

@@ -73,7 +73,7 @@
     const words = ticks.length > 0;
     const options = {
       width: place.clientWidth, height: words ? 60 + 22 * ticks.length : 190,
-      padding: [8, 8, 0, 0],
+      padding: [8, 22, 0, 0],
       scales: {
         x: {time: false},
         y: words ? {range: [-0.5, ticks.length - 0.5]} : log

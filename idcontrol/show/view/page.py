@@ -44,6 +44,8 @@ SPEEDS = ("0.02", "0.1", "0.25", "0.5", "1", "2", "5")
 
 PREDICTED: Rgb = (37, 99, 235)
 MEASURED: Rgb = (234, 88, 12)
+LEGEND = {"measured force, true friction": MEASURED, "predicted force, assumed friction": PREDICTED}
+"""Meaning of the colours of arrows and friction cones."""
 PATH: Rgb = (110, 118, 130)
 REFERENCE: Rgb = (22, 163, 74)
 GROUND: Rgb = (236, 238, 241)
@@ -74,11 +76,11 @@ PUBLISHED = 1.25
 high as wide."""
 PANELS_PX, LEAST_FREE = 630, 0.3
 """Width of the panels at both sides of a page [px], and minimum width between them, as a share of the page's height."""
-LINK = (
-    '<a href="{}" style="position:fixed;right:14px;bottom:54px;z-index:9;padding:2px 8px;border-radius:5px;'
-    'background:#fffc;font:15px system-ui;color:#2563eb">curves and figures of this run</a>'
+CORNER = (
+    '<div style="position:fixed;right:14px;bottom:54px;z-index:9;padding:2px 8px;border-radius:5px;background:#fffc;'
+    'font:15px system-ui">{}<a href="{}" style="color:#2563eb">curves and figures of this run</a></div>'
 )
-"""The link on a published page, above its time bar: viser shows notices at the top."""
+"""Legend and link on a published page, above its time bar: viser shows notices at the top."""
 EYE = np.array([1.6, -1.6, 1.0])
 """Position of the first camera relative to the point that it looks at, as shares of the stage's size."""
 
@@ -176,6 +178,11 @@ class Page:
         camera.look_at = tuple(point)
         camera.position = tuple(point + self._stage.size * EYE)
 
+    def corner(self, curves: str) -> str:
+        """Return the legend and a link to the page `curves` for a corner of a published page."""
+        legend = _legend(LEGEND) if self._stage.feet else ""
+        return CORNER.format(legend, html.escape(urllib.parse.quote(curves)))
+
     def frame_for_any_page(self) -> None:
         """Move the first camera back, so that the stage also fits tall pages."""
         camera = self.server.initial_camera
@@ -264,7 +271,7 @@ class Page:
         self._arrows = {"measured": [], "predicted": []}
         if not stage.feet:
             return
-        gui.add_html(_legend({"contact force, measured": MEASURED, "contact force, predicted": PREDICTED}))
+        gui.add_html(f'<div style="margin:4px 14px 8px">{_legend(LEGEND)}</div>')
         for name, colour in (("measured", MEASURED), ("predicted", PREDICTED)):
             whole = scene.add_frame(f"/stage/forces/{name}", show_axes=False)
             rods, head = arrow(SHAFT * stage.size, HEAD * stage.size, HEAD_LENGTH * stage.size, _shares(colour))
@@ -415,7 +422,7 @@ class Player:
     def publish(self, curves: str, frames_per_s: float = FRAMES_PER_S) -> str:
         """Return the film as a standalone page that plays at the run's own speed, from a web server or a local file.
 
-        The page has no controls and no curves, but a link to `curves`, a page in the same folder.
+        The page has no controls and no curves, but a legend, and a link to `curves`, a page in the same folder.
         """
         self._page.frame_for_any_page()
         serializer = self._page.server.get_scene_serializer()
@@ -423,7 +430,7 @@ class Player:
             self._time = float(t)
             self._show()
             serializer.insert_sleep(1.0 / frames_per_s)
-        return serializer.as_html().replace("</body>", LINK.format(html.escape(urllib.parse.quote(curves))) + "</body>")
+        return serializer.as_html().replace("</body>", self._page.corner(curves) + "</body>")
 
     def _plot(self, title: str, curves: Sequence[tuple[str, Array]]) -> viser.GuiUplotHandle:
         lines = (
@@ -634,7 +641,7 @@ def _legend(colours: dict[str, Rgb]) -> str:
         f'<div><span style="color:rgb{colour}">&#9632;</span> {html.escape(name)}</div>'
         for name, colour in colours.items()
     )
-    return f'<div style="margin:4px 14px 8px;font-size:13px">{"".join(lines)}</div>'
+    return f'<div style="font-size:13px">{"".join(lines)}</div>'
 
 
 def _table(words: dict[str, str]) -> str:

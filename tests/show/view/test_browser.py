@@ -221,14 +221,16 @@ def test_a_new_page_fits_its_camera_for_some_seconds(player, monkeypatch):
     np.testing.assert_array_equal(camera.position, moved)
 
 
-def test_a_published_replay_needs_no_server_and_links_its_curves(tmp_path, capsys):
+def test_a_published_replay_needs_no_server_has_a_legend_and_links_its_curves(tmp_path, capsys):
     folder = walks.record(tmp_path / "run", 0.2, scene=Scenery(robot="links"))
     assert cli.main(["view", str(folder), "--publish", str(tmp_path / "replay.html")]) == 0
     text = (tmp_path / "replay.html").read_text(encoding="utf-8")
     assert "__VISER_EMBED_DATA__" in text
     assert len(text) < 5e6
     assert re.findall(r'<a href="([^"]*)"', text) == ["replay-curves.html"]
-    assert "top:" not in re.findall(r'<a href="[^"]*" style="([^"]*)"', text)[0]  # where viser shows its notices
+    corner = text[text.index('<div style="position:fixed') : text.index("</body>")]
+    assert "top:" not in corner  # where viser shows its notices
+    assert "measured force" in corner
     assert "Torques" in (tmp_path / "replay-curves.html").read_text(encoding="utf-8")
     assert str(tmp_path / "replay.html") in capsys.readouterr().out
 
