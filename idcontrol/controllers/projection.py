@@ -81,7 +81,7 @@ def projection_kernel(M: Array, J: Array, d: Array, b: Array, arena: Arena) -> A
     for r in range(rows):
         longest = max(longest, squares[r])
     # rows beyond the rank of J_b span its left null space: contact velocities that only joints can provide
-    rank = reflect(G, u, 0, rows, tolerance * np.sqrt(widest), arena)
+    rank = reflect(G, u, tolerance * np.sqrt(widest), arena)
     free_rows = rows - rank
     e = vector(arena, free_rows)
     assign(e, G[m][rank:])

@@ -16,6 +16,7 @@ from idcontrol.contact.contacts import ContactArrays
 from idcontrol.kernels.arena import Arena, matrix, vector
 from idcontrol.kernels.bound import Bound
 from idcontrol.kernels.jit import njit
+from idcontrol.kernels.lanes import dot
 from idcontrol.kernels.linear import assign
 from idcontrol.kernels.linked import late
 from idcontrol.models.distribution import NO_TARGETS, TorqueMap
@@ -104,10 +105,7 @@ def _rows(tasks: TaskTerms, M: Array, bias: Array, wish: Wish, arena: Arena) -> 
     for j in range(a):
         joints[j] = (wish.b[j] - wish.v[u + j]) / h
     for i in range(r):
-        d[i] = wish.target[i]
-        for k in range(M.shape[0]):
-            d[i] -= wish.J[i, k] * wish.v[k]
-        d[i] /= h
+        d[i] = (wish.target[i] - dot(wish.J[i], wish.v)) / h
     return Rows(A, y, weight, joints, tasks.joint_weight), d
 
 

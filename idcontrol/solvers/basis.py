@@ -142,32 +142,26 @@ def column_basis(
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def reflect(G: Array, wide: int, first: int, last: int, smallest: float, arena: Arena) -> int:
-    """Triangularize the first `wide` columns of a matrix by reflecting its rows ``first:last``.
-
-    The method is Householder's, with column pivoting; each row of G holds a column of the matrix. Rows from `last` on
-    are not reflected: multiples of the reflected rows are subtracted from them.
+def reflect(G: Array, wide: int, smallest: float, arena: Arena) -> int:
+    """Triangularize the first `wide` columns of a matrix by reflecting its rows (Householder, with column pivoting).
 
     Args:
-        G: In and out, shape (columns, rows); below the rank the first `wide` columns end up zero, or no longer than
-            `smallest`.
+        G: In and out, shape (columns, rows): each row of G holds a column of the matrix. Below the rank the first
+            `wide` columns end up zero, or no longer than `smallest`.
         wide: Number of columns to triangularize.
-        first: First row to reflect; earlier rows have been reflected.
-        last: End of the rows to reflect.
         smallest: Columns that are no longer than this count as zero.
         arena: Arena for all arrays.
 
     Returns:
-        The rank, which includes the `first` rows reflected earlier.
+        The rank.
     """
-    columns = G.shape[0]
-    v, used, shares = vector(arena, last), indices(arena, wide), vector(arena, G.shape[1] - last)
+    columns, rows = G.shape
+    v, used, rank = vector(arena, rows), indices(arena, wide), 0
     used[:] = 0
-    rank = first
-    while rank < min(last, wide):
+    while rank < min(rows, wide):
         best, square = 0, 0.0
         for c in range(wide):
-            tail = G[c][rank:last]
+            tail = G[c][rank:]
             size = 0.0 if used[c] else dot(tail, tail)
             if size > square:
                 best, square = c, size
@@ -176,17 +170,47 @@ def reflect(G: Array, wide: int, first: int, last: int, smallest: float, arena: 
             break
         used[best] = 1
         mirror = v[rank:]
-        assign(mirror, G[best][rank:last])
+        assign(mirror, G[best][rank:])
         mirror[0] += norm if mirror[0] >= 0.0 else -norm
         weight = 1.0 / (norm * abs(mirror[0]))
         for c in range(columns):
-            tail = G[c][rank:last]
+            tail = G[c][rank:]
             add(tail, -weight * dot(mirror, tail), mirror)
-        if last < G.shape[1]:
-            for i in range(shares.shape[0]):
-                shares[i] = G[best, last + i] / G[best, rank]
-            for c in range(columns):
-                add(G[c][last:], -G[c, rank], shares)
+        rank += 1
+    return rank
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def eliminate(G: Array, wide: int, last: int, smallest: float) -> int:
+    """Eliminate the first `wide` unknowns of equations by Gauss's method with complete pivoting.
+
+    Args:
+        G: In and out, the equations, shape (n, columns). The pivot rows become the first rows; multiples of them are
+            subtracted from all later rows, whose first `wide` entries end up zero, or no larger than `smallest`.
+        wide: Number of unknowns to eliminate.
+        last: Number of rows, from the first on, that may become pivot rows.
+        smallest: Entries that are no larger than this are no pivots.
+
+    Returns:
+        The rank: the number of pivot rows.
+    """
+    rank = 0
+    while rank < min(last, wide):
+        row, column, largest = rank, 0, 0.0
+        for i in range(rank, last):
+            for k in range(wide):
+                size = abs(G[i, k])
+                if size > largest:
+                    row, column, largest = i, k, size
+        if not largest > smallest:
+            break
+        if row != rank:
+            for k in range(G.shape[1]):
+                G[rank, k], G[row, k] = G[row, k], G[rank, k]
+        inverse = 1.0 / G[rank, column]
+        for i in range(rank + 1, G.shape[0]):
+            add(G[i], -inverse * G[i, column], G[rank])
+            G[i, column] = 0.0
         rank += 1
     return rank
 
@@ -195,17 +219,22 @@ WELL_CONDITIONED: Final = 1e-3
 """Smallest pivot that `shortest` accepts, relative to the longest row. One refinement then corrects the error that the
 squared condition number of the Gram matrix causes.
 """
+REFINED: Final = 1e-13
+"""Residual that `shortest` does not refine, relative to the largest right side: it changes the result by at most
+1 / `WELL_CONDITIONED` times as much.
+"""
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def shortest(rows: Array, extra: Array, smallest: float, arena: Arena) -> Array:
-    """Find the shortest x with rows x = extra.
+def shortest(rows: Array, slack: Array, extra: Array, smallest: float, arena: Arena) -> Array:
+    """Find the shortest (x, s) with ``rows x + slack s = extra``, where each row has a slack variable of its own.
 
     The equations with the rows' Gram matrix are solved and refined once. If rows are dependent or nearly dependent,
     `column_basis` is used instead.
 
     Args:
         rows: Shape (n, k).
+        slack: Factor of each row's slack variable, shape (n,); 0 for a row without slack.
         extra: Shape (n,).
         smallest: A row whose remainder is no longer than this counts as dependent and is skipped.
         arena: Arena for all arrays.
@@ -219,26 +248,36 @@ def shortest(rows: Array, extra: Array, smallest: float, arena: Arena) -> Array:
     for i in range(n):
         for j in range(i + 1):
             gram[i, j] = dot(rows[i], rows[j])
+        gram[i, i] += slack[i] * slack[i]
         longest = max(longest, gram[i, i])
     positive = cholesky(gram, gram)
     for i in range(n):
         least = min(least, gram[i, i])
     if positive and least > WELL_CONDITIONED * np.sqrt(longest):
-        multipliers = vector(arena, n)
-        for _ in range(2):
-            for i in range(n):
-                multipliers[i] = extra[i] - dot(rows[i], x)
-            solve_lower(gram, multipliers)
-            solve_lower_transposed(gram, multipliers)
-            for i in range(n):
-                add(x, multipliers[i], rows[i])
-        return x
-    columns, carried = matrix(arena, k, n), vector(arena, n)
-    for d in range(k):
+        change, total, largest = vector(arena, n), zeros(arena, n), 0.0
         for i in range(n):
+            largest = max(largest, abs(extra[i]))
+        for _ in range(2):
+            missed = 0.0
+            for i in range(n):
+                change[i] = extra[i] - dot(rows[i], x) - slack[i] * slack[i] * total[i]
+                missed = max(missed, abs(change[i]))
+            if missed <= REFINED * largest:
+                break
+            solve_lower(gram, change)
+            solve_lower_transposed(gram, change)
+            for i in range(n):
+                add(x, change[i], rows[i])
+                total[i] += change[i]
+        return x
+    columns, carried = matrix(arena, k + n, n), vector(arena, n)
+    columns[k:] = 0.0
+    for i in range(n):
+        for d in range(k):
             columns[d, i] = rows[i, d]
+        columns[k + i, i] = slack[i]
     assign(carried, extra)
     basis, constants = column_basis(columns, carried, smallest, arena)
     for i in range(constants.shape[0]):
-        add(x, constants[i], basis[i])
+        add(x, constants[i], basis[i][:k])
     return x

@@ -9,8 +9,8 @@ columns of N span the momenta of the base that contacts cannot change: none on a
 flight. With these rows the demanded base motion equals the base motion of the subsequent inverse dynamics.
 
 Slacks ``s = √w (y - A a)`` turn the weighted rows into equations, so one reduction treats all rows. The unactuated
-velocities have no cost, and are eliminated by Householder reflections as in `idcontrol.controllers.projection`. The
-solution is the shortest vector that satisfies the remaining independent equations.
+velocities have no cost, and the rows of contacts and balance determine them: they are eliminated from all other rows.
+The solution is the shortest vector that satisfies the remaining independent equations.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from idcontrol.kernels.arena import Arena, matrix, vector, zeros
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.lanes import dot
 from idcontrol.kernels.linear import add, assign
-from idcontrol.solvers.basis import reflect, shortest
+from idcontrol.solvers.basis import eliminate, reflect, shortest
 from idcontrol.types import Array
 
 RANK_TOLERANCE: Final = 1e-8
 """Relative length below which a direction counts as linearly dependent."""
+ELIMINATION_TOLERANCE: Final = 1e-2 * RANK_TOLERANCE
+"""Relative size below which an entry is no pivot: a direction that `balance_rows` leaves to the contacts has one."""
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -55,7 +57,7 @@ def balance_rows(M: Array, bias: Array, J: Array, u: int, arena: Arena) -> tuple
         widest = max(widest, dot(G[i], G[i]))
     for k in range(u):
         G[r + k, k] = 1.0
-    rank = reflect(G, r, 0, u, RANK_TOLERANCE * np.sqrt(widest), arena) if r > 0 else 0
+    rank = reflect(G, r, RANK_TOLERANCE * np.sqrt(widest), arena) if r > 0 else 0
     rows, constants = matrix(arena, u - rank, m), zeros(arena, u - rank)
     rows[:] = 0.0
     for i in range(u - rank):
@@ -73,7 +75,7 @@ def free_demand(
     """Solve the program of this module: find the motion that tasks demand, without limits of friction and motors.
 
     Args:
-        strict: Rows of contacts and momentum, shape (r, m).
+        strict: Rows of contacts and momentum, shape (r, m); their columns of unactuated velocities have full rank.
         d: Constants of these rows, shape (r,).
         A: Rows of the tasks, shape (p, m).
         y: Constants of the task rows, shape (p,).
@@ -87,46 +89,32 @@ def free_demand(
     """
     (r, m), p, a = strict.shape, A.shape[0], joints.shape[0]
     u, rows = m - a, r + p
-    # columns as rows: unactuated velocities, joints divided by the root of their weight, constants, slacks
-    G, root = matrix(arena, m + 1 + p, rows), vector(arena, a)
-    G[m:] = 0.0
+    # columns: unactuated velocities, joints divided by the root of their weight, constants
+    G, slack, root = matrix(arena, rows, m + 1), zeros(arena, rows), vector(arena, a)
+    widest, longest = 0.0, 0.0
     for j in range(a):
-        root[j] = np.sqrt(joint_weight[j])
+        root[j] = 1.0 / np.sqrt(joint_weight[j])
     for i in range(rows):
-        row, scale = strict[i] if i < r else A[i - r], 1.0
+        row, scale, constant = strict[i] if i < r else A[i - r], 1.0, d[i] if i < r else y[i - r]
         if i >= r:
             # a slack longer than its row would make all other rows seem short
-            scale = min(1.0, np.sqrt(weight[i - r]))
-            G[m + 1 + i - r, i] = scale / np.sqrt(weight[i - r])
+            size = np.sqrt(weight[i - r])
+            scale = min(1.0, size)
+            slack[i] = scale / size
         for k in range(u):
-            G[k, i] = scale * row[k]
+            G[i, k] = scale * row[k]
+            widest = max(widest, abs(G[i, k]))
         for j in range(a):
-            G[u + j, i] = scale * row[u + j] / root[j]
-        G[m, i] = scale * (d[i] if i < r else y[i - r])
-    widest, longest, squares = 0.0, 0.0, zeros(arena, rows)
-    for k in range(u):
-        widest = max(widest, dot(G[k], G[k]))
-    for j in range(a):
-        add(G[m], -joints[j] * root[j], G[u + j])
-    for i in range(p):
-        squares[r + i] = G[m + 1 + i, r + i] * G[m + 1 + i, r + i]
-    for k in range(u, m):
-        for i in range(rows):
-            squares[i] += G[k, i] * G[k, i]
-    for i in range(rows):
-        longest = max(longest, squares[i])
-    # unless the rows of contacts and balance are nearly dependent, they determine the unactuated velocities without
-    # slacks
-    rank = reflect(G[: m + 1], u, 0, r, RANK_TOLERANCE * np.sqrt(widest), arena)
-    rank = reflect(G, u, rank, rows, RANK_TOLERANCE * np.sqrt(widest), arena)
-    independent, e = matrix(arena, rows - rank, a + p), vector(arena, rows - rank)
-    assign(e, G[m][rank:])
+            G[i, u + j] = scale * root[j] * row[u + j]
+        G[i, m] = scale * (constant - dot(row[u:], joints))
+        longest = max(longest, slack[i] * slack[i] + dot(G[i][u:m], G[i][u:m]))
+    # slacks stay with their rows: the rows of contacts and balance determine the unactuated velocities without tasks
+    rank = eliminate(G, u, r, ELIMINATION_TOLERANCE * widest)
+    independent, e = matrix(arena, rows - rank, a), vector(arena, rows - rank)
     for i in range(rows - rank):
-        for k in range(a):
-            independent[i, k] = G[u + k, rank + i]
-        for k in range(p):
-            independent[i, a + k] = G[m + 1 + k, rank + i]
-    out: Array = shortest(independent, e, RANK_TOLERANCE * np.sqrt(longest), arena)[:a]
+        assign(independent[i], G[rank + i][u:m])
+        e[i] = G[rank + i, m]
+    out: Array = shortest(independent, slack[rank:], e, RANK_TOLERANCE * np.sqrt(longest), arena)
     for j in range(a):
-        out[j] = joints[j] + out[j] / root[j]
+        out[j] = joints[j] + root[j] * out[j]
     return out

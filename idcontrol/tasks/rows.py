@@ -303,14 +303,14 @@ def task_rows(
     p = 0
     for i in range(tasks):
         if targets.kind[i] == FRAME:
-            _frame(at, targets, i, A[p:], y[p:], arena)
+            _frame(at, targets, i, A[p : p + 6], y[p:], arena)
         else:
             _centroid(M, bias, v, at, targets, i, A[p:], y[p:], arena)
         first = p
         for x in range(6):
             if targets.weight[i, x] > 0.0:
                 y[p], weight[p] = y[first + x], targets.weight[i, x]
-                for k in range(m):
+                for k in range(m if p < first + x else 0):
                     A[p, k] = A[first + x, k]
                 p += 1
     return A[:p], y[:p], weight[:p]
