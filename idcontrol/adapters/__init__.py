@@ -1,8 +1,8 @@
 """Connections of controllers to other simulators and to robots.
 
 `mujoco` uses a MuJoCo model as the plant, and `gymnasium` is an environment for learning. `bus` connects a loop over
-DDS to a robot that uses Unitree's messages (`unitree`). `torch` and `jax` are functions with gradients (`layer`). A
-module needs its package only when the module is first used.
+DDS to a robot that uses Unitree's messages (`unitree`). `torch` and `jax` offer the control step as a function with
+gradients. Each module imports its package when it is first used.
 """
 
 import importlib

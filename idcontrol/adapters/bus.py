@@ -1,4 +1,4 @@
-"""Connect a loop to a robot on a bus: convert between the loop's datagrams and Unitree's messages over DDS.
+"""Connect a loop to a robot on a bus: convert between the loop's datagrams and Unitree's DDS messages.
 
 ::
 
@@ -58,13 +58,13 @@ from idcontrol.loop.wire import Inbox, Kind, Outbox, SessionNumbers
 from idcontrol.types import Array, Integers
 
 ORDER = "unitree"
-"""Name of the order of joints in the robot file."""
+"""Name of the joint order in the robot file."""
 KEPT = 64
-"""Largest number of messages in the queue of the bus."""
+"""Largest number of received messages that wait to be read; the oldest are dropped first."""
 LOOK_S = 2e-3
 """Period at which the bridge checks both sides for silence [s]; messages are forwarded immediately."""
 LITTLE_ENDIAN = b"\0\1\0\0"
-"""Header of a message in CDR."""
+"""Header of a message in CDR, the encoding of DDS messages (OMG XTypes, 7.4)."""
 _ONLY_HERE = """
 <General><AllowMulticast>false</AllowMulticast>
 <Interfaces><NetworkInterface address="127.0.0.1"/></Interfaces></General>
@@ -74,9 +74,9 @@ _AT = '<General><Interfaces><NetworkInterface name="{}"/></Interfaces></General>
 
 
 def places(layout: np.dtype[Any]) -> Integers:
-    """Return, for each byte of a message's CDR, its offset in `layout`, shape (bytes of the CDR,); -1 for padding.
+    """Return the offset in `layout` of each byte of a message in CDR, shape (bytes of the message,); -1 for padding.
 
-    Like C, CDR (OMG XTypes, 7.4) aligns every number to its size; unlike C, it does not align structures.
+    Like C, CDR aligns every number to its size; unlike C, it does not align structures.
     """
     positions: list[int] = []
 
@@ -98,7 +98,7 @@ def places(layout: np.dtype[Any]) -> Integers:
 
 @functools.cache
 def idl_type(layout: np.dtype[Any]) -> Any:
-    """Return the type that Cyclone DDS announces for a `layout` of `NAMES`; messages use `_sample`, which is faster."""
+    """Return the type that Cyclone DDS announces on the bus for `layout`; messages are encoded by `_sample`."""
     from cyclonedds.idl import annotations, make_idl_struct, types
 
     if layout.subdtype is not None:
@@ -113,9 +113,10 @@ def idl_type(layout: np.dtype[Any]) -> Any:
 
 @functools.cache
 def _sample(layout: np.dtype[Any]) -> Any:
-    """Return a message type whose objects hold a record of `layout` as `message`; None if the bytes are unreadable.
+    """Return the type of messages with this layout; their `message` is a record, or None if its bytes are unreadable.
 
-    Cyclone DDS takes 0.25 ms to pack or unpack a message number by number, and 0.02 ms to pass its bytes on.
+    The type converts whole messages. Cyclone DDS takes 0.25 ms to convert a message number by number, and 0.02 ms to
+    pass on bytes.
     """
     place = places(layout)
     there = place >= 0
@@ -145,7 +146,7 @@ def _sample(layout: np.dtype[Any]) -> Any:
 
 
 class Bus:
-    """A connection to the bus: writes commands and takes states, or the reverse if it acts as the robot.
+    """A connection to the bus: writes commands and reads states; acting as the robot, it writes states instead.
 
     Attributes:
         damaged: Number of messages dropped because they were unreadable or had a wrong checksum.
@@ -155,7 +156,7 @@ class Bus:
         """Join the bus.
 
         Args:
-            robot: True to act as the robot, which takes commands and writes states.
+            robot: True to act as the robot, which reads commands and writes states.
             interface: Network interface of the robot; None for messages on this computer only.
             domain: Number of the DDS domain.
 
@@ -193,7 +194,7 @@ class Bus:
         )
 
     def close(self) -> None:
-        """Leave the bus: close first the writer and reader, then the domain."""
+        """Leave the bus."""
         del self._reader, self._listener, self._writer, self._member, self._domain
         os.close(self._come)
 
@@ -202,11 +203,11 @@ class Bus:
         return self._come
 
     def put(self, message: Message) -> None:
-        """Write a message with a valid checksum."""
+        """Write `message`, whose checksum must be valid."""
         self._writer.write(self._sample(message))
 
     def take(self) -> Iterator[Message]:
-        """Yield the messages that have arrived, oldest first, without waiting."""
+        """Yield the intact messages that have arrived, oldest first, without waiting; count damaged messages."""
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._come)
         for sample in self._reader.take(KEPT):
@@ -233,7 +234,7 @@ class Count(msgspec.Struct):
     Attributes:
         commands: Commands received from a running loop.
         lost: Missing datagrams of the loop.
-        overtaken: Commands that were not forwarded, since a newer command arrived at the same time.
+        overtaken: Commands that were not forwarded, since a newer command was read in the same tick.
         put: Commands written to the bus.
         brakes: Messages written to brake the joints or to turn the motors off.
         states: States received from the bus.
@@ -263,12 +264,12 @@ class Bridge:
         Args:
             link: Connection to the loop.
             bus: Connection to the robot.
-            session: Description of the robot, with the order of joints `ORDER`.
+            session: Description of the robot; its `orders` must contain `ORDER`.
             silence_s: Silence of the loop after which the robot is braked [s].
-            numbers: Session numbers for the loop.
+            numbers: Session numbers in the bridge's datagrams and in the loop's.
 
         Raises:
-            InputError: The robot file defines no order of joints with the name `ORDER`.
+            InputError: The robot file defines no joint order with the name `ORDER`.
         """
         if ORDER not in session.orders:
             raise InputError(
@@ -294,11 +295,11 @@ class Bridge:
         self._begun, self._first, self._speed = False, 0, np.inf
 
     def tick(self, now: int, *, stop: bool = False) -> None:
-        """Forward the messages that have arrived until `now`.
+        """Forward the newest messages of both sides, or brake the robot.
 
         Args:
             now: Time on the monotonic clock [ns].
-            stop: True to stop, regardless of the loop's messages.
+            stop: True to brake and then stop, whatever the loop sends.
         """
         endpoint, count, before = self._endpoint, self.count, self.safety.mode
         accepted = endpoint.inbox.accepted
@@ -335,7 +336,7 @@ class Bridge:
         return self._endpoint.finished
 
     def _listen(self) -> bool:
-        """Process the robot's messages; return True if there were any."""
+        """Read the robot's newest state; return True if a message arrived."""
         states = list(self._bus.take())
         self.count.states += len(states)
         self.count.damaged = self._bus.damaged

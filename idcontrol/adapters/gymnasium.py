@@ -62,18 +62,18 @@ class JointTargets(gymnasium.Env[Array, Array]):
             robot: Name or path of a robot with a floating base.
             controller: Controller that follows the targets; `idcontrol.filter:Torques` for a proportional-derivative
                 law with filtered torques.
-            plant: Plant in place of the hardware.
-            mu: Friction of the ground, also assumed by the controller.
+            plant: Plant that simulates the robot.
+            mu: Friction coefficient of the ground; the controller assumes it, too.
             rate_hz: Rate of the controller [Hz].
             action_hz: Rate of the actions [Hz].
             reach_rad: Largest distance of a target from the home pose [rad].
-            spread_rad: Standard deviation of the joints at the start [rad].
-            reward: Function of the state after an action and of the last command during the action.
+            spread_rad: Standard deviation of the joint positions about the home pose after a reset [rad].
+            reward: Returns the reward, given the state after an action and the last command during the action.
             render_mode: None: rendering is not supported; record a run instead.
 
         Raises:
             UnknownName: The robot, controller or plant does not exist.
-            InputError: The robot has no floating base, or the controller is called less often than the policy.
+            InputError: The robot has no floating base, or `action_hz` is above `rate_hz`.
         """
         self._robot = robots.load(robot)
         if self._robot.description.base != "free-flyer":
@@ -95,7 +95,10 @@ class JointTargets(gymnasium.Env[Array, Array]):
         self.render_mode = render_mode
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
-        """Reset to the home pose, with joints randomized by the seed and the lowest foot on the ground."""
+        """Reset to the home pose with random joint displacements, lowest foot on the ground; return the observation.
+
+        The returned ``info`` is empty.
+        """
         super().reset(seed=seed)
         joints = self._home + self._spread * self.np_random.standard_normal(len(self._home))
         q = self._system.configuration(joints, self._standing.q[:7])
@@ -106,7 +109,10 @@ class JointTargets(gymnasium.Env[Array, Array]):
         return self._observation(), {}
 
     def step(self, action: Array) -> tuple[Array, float, bool, bool, dict[str, Any]]:
-        """Move to the targets of `action`; `info` has the last torques `tau` [N m] and their `status`."""
+        """Move to the targets of `action`; return observation, reward, True if the robot fell, False, and ``info``.
+
+        ``info`` contains the last joint torques ``tau`` [N m] and the controller's last ``status``.
+        """
         before, self._target = self._target, self._home + self._reach * np.clip(action, -1.0, 1.0)
         velocity = (self._target - before) / (self._steps * self._h)
         for k in range(1, self._steps + 1):

@@ -20,13 +20,13 @@ except ImportError:
 def step(controllers: Controllers, references: References, *inputs: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return torques (n, a) [N m] and contact forces (n, k, 3) [N] of a first step, differentiable by all inputs.
 
-    Steps that relax tracking have a gradient of zero (`Linearization.reason`).
+    If a robot's step relaxes tracking, its gradient is zero.
 
     Args:
         controllers: The controllers of n robots; they forget their earlier steps.
-        references: Stance of the feet; its motion of the joints is not used.
-        *inputs: Arrays of one type: configurations (n, nq) and velocities (n, nv) in Pinocchio's layout, then
-            positions, velocities and accelerations of the joints' references (n, a).
+        references: Stance of the feet; its fields `q`, `v` and `a` are not used.
+        *inputs: Arrays of one type: configurations (n, nq) and velocities (n, nv) in Pinocchio's layout, then reference
+            positions, velocities and accelerations of the joints (n, a).
 
     Raises:
         InputError: There are not five inputs.
@@ -57,7 +57,7 @@ _step.defvjp(_forward, _backward)
 
 
 def _call(function: Any, controllers: Controllers, references: References, inputs: tuple[jax.Array, ...]) -> Any:
-    """Return the results of a function of `layer`, which runs outside JAX, in the inputs' type of numbers."""
+    """Run a function of `layer` outside JAX; return its results in the number type of the inputs."""
     (n, nq), (_, nv), (_, a), kind = *(one.shape for one in inputs[:3]), inputs[0].dtype
     sizes = [(n, a), (n, controllers.contacts, 3), (n, a + 3 * controllers.contacts, nq + nv + 3 * a)]
     shapes = [jax.ShapeDtypeStruct(size, kind) for size in sizes[: 2 if function is layer.step else 3]]

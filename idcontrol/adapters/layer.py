@@ -20,15 +20,15 @@ def require(inputs: tuple[object, ...]) -> None:
 
 
 def step(controllers: Controllers, inputs: tuple[Array, ...], references: References) -> tuple[Array, Array]:
-    """Return torques (n, a) [N m] and contact forces (n, k, 3) [N] of a first step.
+    """Return torques (n, a) [N m] and contact forces (n, k, 3), world axes [N], of a first control step.
 
     The controllers forget their earlier steps, so the result depends on the arguments alone.
 
     Args:
         controllers: The controllers of n robots.
-        inputs: Configurations (n, nq) and velocities (n, nv) in Pinocchio's layout, then positions, velocities and
-            accelerations of the joints' references (n, a).
-        references: Stance of the feet; its motion of the joints is not used.
+        inputs: Configurations (n, nq) and velocities (n, nv) in Pinocchio's layout, then reference positions,
+            velocities and accelerations of the joints (n, a).
+        references: Stance of the feet; its fields `q`, `v` and `a` are not used.
 
     Raises:
         InputError: An array has a wrong shape.
@@ -42,11 +42,12 @@ def step(controllers: Controllers, inputs: tuple[Array, ...], references: Refere
 def jacobian(controllers: Controllers, inputs: tuple[Array, ...], references: References) -> tuple[Array, Array, Array]:
     """Return torques, contact forces and their Jacobian, shape (n, a + 3 k, nq + nv + 3 a).
 
-    Arguments are as for `step`. The columns of q are the gradient in the space of all numbers of a configuration: zero
-    along changes that leave the configuration space, e.g. of the length of a quaternion.
+    Arguments are as for `step`. The columns of q are derivatives with respect to all nq numbers of a configuration. A
+    change that leaves the configuration space, such as a change of a quaternion's length, has the derivative zero.
 
     Raises:
-        InputError: An array has a wrong shape, a row is unusable, or the tasks have no derivative.
+        InputError: An array has a wrong shape, the state or reference of a robot is unusable, or the controllers have
+            no derivative (`idcontrol.controllers.inverse.InverseDynamics.linearize`).
     """
     q, v, *joints = (np.asarray(one, dtype=np.float64) for one in inputs)
     controllers.reset()
@@ -65,5 +66,5 @@ def jacobian(controllers: Controllers, inputs: tuple[Array, ...], references: Re
 
 
 def _aimed(references: References, q: Array, v: Array, a: Array) -> References:
-    """Return the references with this motion of the joints."""
+    """Return `references` with positions `q`, velocities `v` and accelerations `a` of the joints."""
     return references._replace(q=q, v=v, a=a)

@@ -25,7 +25,8 @@ FREE, HINGE, SLIDE = (int(getattr(mujoco.mjtJoint, f"mjJNT_{kind}")) for kind in
 FINITE = 1e6
 """Largest torque in the test of the motors [N m or N]."""
 BENT_RAD, MOVING_RAD_S = 0.1, 0.5
-"""Distance from the home pose, and speed, in the test of the motors [rad or m, rad/s or m/s]."""
+"""Displacement of each coordinate from the home pose, and its velocity, in the test of springs and motors [rad or m,
+rad/s or m/s]."""
 
 
 class Bridge:
@@ -46,9 +47,9 @@ class Bridge:
     ) -> None:
         """Map the joints of `robot` to joints of `model`, and compare both.
 
-        The actuators of these joints are overwritten in `model`. The first actuator on a joint becomes a plain motor.
-        All other actuators that act on the joint, even through tendons or cranks, are switched off. Joints without an
-        actuator are driven by ``qfrc_applied``. Actuators at sites and bodies are not changed.
+        The actuators of these joints are overwritten in `model`. The first actuator directly on a joint becomes a plain
+        motor. All other actuators that act on the joint, even through tendons or cranks, are switched off. Joints that
+        have no direct actuator are driven by ``qfrc_applied``. Actuators at sites and bodies are not changed.
 
         Args:
             model: The compiled model; it may contain more than the robot.
@@ -61,7 +62,7 @@ class Bridge:
                 the controller still assumes the values of the robot file.
 
         Raises:
-            UnknownName: A joint, or a foot that was named, is not in `model`.
+            UnknownName: A joint is not in `model`, or `feet` is given and a foot is not in `model`.
             InputError: `model` differs from the robot (`idcontrol.adapters.mujoco_comparison`), or cannot apply the
                 torques of the robot file.
         """
@@ -101,7 +102,7 @@ class Bridge:
         return self.observe(data)
 
     def observe(self, data: mujoco.MjData) -> State:
-        """Return the state of the robot: quaternions end with w, and the base's velocity is in the base's axes."""
+        """Return the robot's state in Pinocchio's layout, with the forces on its feet if all feet are in the model."""
         qpos, qvel = data.qpos, data.qvel
         q, v = self._system.configuration(qpos[self._at_q]), np.empty(self._system.model.nv)
         if self._floating:
@@ -117,7 +118,7 @@ class Bridge:
         self._motors.drive(data, tau)
 
     def _free_joint(self, joint: int) -> int:
-        """Return the free joint of the tree that carries a joint."""
+        """Return the index of the free joint that moves the tree of `joint`."""
         body = self._model.body_rootid[self._model.jnt_bodyid[joint]]
         first = int(self._model.body_jntadr[body])
         if first < 0 or self._model.jnt_type[first] != FREE:
@@ -127,7 +128,10 @@ class Bridge:
         return first
 
     def _feet_bodies(self, robot: Robot, named: Mapping[str, str] | None) -> dict[int, int]:
-        """Return the number of the foot on each body; empty if a foot is missing and the user has not named feet."""
+        """Return the number of the foot on each body with a foot, by index of the body.
+
+        If `named` is None and a foot is not in the model, the result is empty.
+        """
         feet_bodies = {}
         for number, foot in enumerate(robot.description.feet):
             names = (foot.name, foot.frame) if named is None else (named.get(foot.name, foot.frame),)
@@ -140,7 +144,10 @@ class Bridge:
         return feet_bodies
 
     def _carrier(self, name: str) -> int | None:
-        """Return the body of a site or geom, or the body with this name; welded bodies count as one."""
+        """Return the index of the body with the site, geom or name `name`; None if there is none.
+
+        Bodies that are welded together count as one.
+        """
         model = self._model
         for kind, bodies in (
             (mujoco.mjtObj.mjOBJ_SITE, model.site_bodyid),
@@ -158,7 +165,7 @@ class Bridge:
         return [name for name in named + [model.body(i).name for i in range(model.nbody)] if name]
 
     def _forces(self, data: mujoco.MjData) -> ContactForces:
-        """Return the forces on the feet's bodies in the last step, with mean normals."""
+        """Return the contact forces on the feet in `data`, world axes; a normal is a mean weighted by normal force."""
         force, normal, wrench = np.zeros((len(self._feet), 3)), np.zeros((len(self._feet), 3)), np.zeros(6)
         bodies = self._model.body_weldid[self._model.geom_bodyid]
         for index, pair in enumerate(data.contact.geom.tolist()):

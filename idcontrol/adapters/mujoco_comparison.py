@@ -1,8 +1,8 @@
 """Comparison of a MuJoCo model with the URDF of a robot.
 
-`require_same` compares gravity, joints and masses, and refuses gravity compensation and equality constraints, which a
-URDF cannot describe; `require_no_springs` refuses loaded springs. Both raise at the first difference; the caller may
-accept other masses. Damping, dry friction, rotors, joint limits and the ground are not compared.
+`require_same` compares gravity, joints and masses. It refuses gravity compensation and equality constraints of the
+robot, which a URDF cannot describe. `require_no_springs` refuses loaded springs. Both raise at the first difference;
+the caller may accept other masses. Damping, dry friction, rotors, joint limits and the ground are not compared.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ CENTRE_M = 0.02
 """Largest distance between two centres of mass that count as equal [m]; small enough to detect a knee whose zero is off
 by 0.15 rad."""
 MASS_SHARE = 0.1
-"""Largest relative difference of masses that count as equal."""
+"""Largest relative difference of masses that count as equal, apart from `LIGHT_SHARE`."""
 LOAD_SHARE = 0.01
 """Largest relative difference of gravity that counts as equal; also the largest spring load that counts as zero,
 relative to a joint's torque limit or to the weight."""
 INERTIA_SHARE = 0.3
 """Largest relative difference of rotational inertias about the centre of mass that count as equal."""
 LIGHT_SHARE = 1e-3
-"""Share of the robot's mass below which a link is not compared."""
+"""Mass, as a share of the robot's, by which links may differ in addition to `MASS_SHARE`. Centre and inertia of lighter
+links are not compared."""
 ACCEPT = "or accept it with Bridge(..., other_masses=True)"
 WAY_ON = "make both files agree; to simulate a different robot, change the model after making the bridge"
 
@@ -62,7 +63,7 @@ class Mapped:
     root: int
 
     def label(self, joint: int) -> str:
-        """Return a name for a joint of `model`, by its body if the joint has no name."""
+        """Return the words that name a joint of `model` in a message; "the world" for a negative index."""
         model = self.model
         if joint < 0:
             return "the world"
@@ -73,7 +74,7 @@ class Mapped:
         return list(zip(self.system.actuated_names, self.joints.tolist(), strict=True))
 
     def ours(self, name: str) -> pin.JointModel:
-        """Return Pinocchio's joint called `name`."""
+        """Return the joint `name` of the Pinocchio model."""
         return self.system.model.joints[self.system.model.getJointId(name)]
 
     def owners(self) -> Integers:
@@ -92,7 +93,7 @@ class Mapped:
 
 
 def require_same(mapped: Mapped, data: mujoco.MjData, state: State, *, other_masses: bool) -> tuple[str, ...]:
-    """Compare the model with the robot, both in `state`; return a line for each link whose mass properties differ.
+    """Compare the model with the robot, both in `state`; return a line for each link with different mass properties.
 
     Args:
         mapped: The robot in the model.
@@ -101,7 +102,7 @@ def require_same(mapped: Mapped, data: mujoco.MjData, state: State, *, other_mas
         other_masses: True to accept links whose mass, centre of mass or inertia differs.
 
     Raises:
-        InputError: The model and the robot differ.
+        InputError: The model and the robot differ, or the model compensates gravity or constrains the robot.
     """
     ours = mapped.system.model.createData()
     pin.forwardKinematics(mapped.system.model, ours, state.q)
@@ -132,7 +133,7 @@ def _require_gravity(mapped: Mapped) -> None:
 
 
 def _require_joints(mapped: Mapped, data: mujoco.MjData, ours: pin.Data, q: Array) -> None:
-    """Compare types, axes and positions of the joints."""
+    """Raise `InputError` if a joint's type, axis or position differs."""
     model, robot = mapped.model, mapped.robot.name
     for name, number in mapped.pairs():
         joint, there = mapped.ours(name), data.xaxis[number]
@@ -179,7 +180,7 @@ def _require_tree(mapped: Mapped) -> None:
 
 
 def _carrier(model: mujoco.MjModel, joint: int) -> int:
-    """Return the next joint towards the world; -1 if there is none."""
+    """Return the next joint of `model` from `joint` towards the world; -1 if there is none."""
     body = int(model.jnt_bodyid[joint])
     if joint > model.body_jntadr[body]:
         return joint - 1
@@ -190,7 +191,7 @@ def _carrier(model: mujoco.MjModel, joint: int) -> int:
 
 
 def _different_bodies(mapped: Mapped, data: mujoco.MjData, ours: pin.Data) -> Iterator[str]:
-    """Compare mass, centre of mass and inertia of the links, in the axes of the URDF's joints."""
+    """Yield a line for each link whose mass, centre of mass or inertia differs, in the axes of the URDF's joint."""
     model, owner, light = mapped.model, mapped.owners(), LIGHT_SHARE * mapped.system.mass
     for joint in range(1, mapped.system.model.njoints):
         here, place = mapped.system.model.inertias[joint], ours.oMi[joint]
@@ -223,7 +224,7 @@ def _different_bodies(mapped: Mapped, data: mujoco.MjData, ours: pin.Data) -> It
 
 
 def _combined(model: mujoco.MjModel, data: mujoco.MjData, bodies: Integers) -> tuple[float, Array, Array]:
-    """Return mass, centre of mass and central inertia of rigidly joined bodies, world frame [kg, m, kg m²]."""
+    """Return mass, centre of mass, and inertia about it, of all `bodies` together, world frame [kg, m, kg m²]."""
     mass = model.body_mass[bodies]
     total = float(mass.sum())
     if total == 0.0:
@@ -238,7 +239,7 @@ def _combined(model: mujoco.MjModel, data: mujoco.MjData, bodies: Integers) -> t
 
 
 def _require_no_equalities(mapped: Mapped, data: mujoco.MjData) -> None:
-    """Raise `InputError` if a constraint couples joints of the robot, closes a loop or holds a link."""
+    """Raise `InputError` if an active equality constraint of the model acts on the robot."""
     rows = np.flatnonzero(data.efc_type[: data.nefc] == mujoco.mjtConstraint.mjCNSTR_EQUALITY)
     jacobian = np.zeros((data.nefc, mapped.model.nv))
     if mujoco.mj_isSparse(mapped.model):
@@ -248,13 +249,13 @@ def _require_no_equalities(mapped: Mapped, data: mujoco.MjData) -> None:
     for row in rows[jacobian[np.ix_(rows, dofs(mapped))].any(axis=1)]:
         number = int(data.efc_id[row])
         raise InputError(
-            f"equality {mapped.model.eq(number).name or number} of the MuJoCo model constrains the robot, but not the "
-            f"URDF; remove it, or set model.eq_active0[{number}] = 0"
+            f"equality {mapped.model.eq(number).name or number} of the MuJoCo model constrains the robot, which a URDF "
+            f"cannot describe; remove it, or set model.eq_active0[{number}] = 0"
         )
 
 
 def dofs(mapped: Mapped) -> Integers:
-    """Return the indices of the robot's velocities in the model: six of a floating base, then the joints."""
+    """Return the indices of the robot's velocities in the model's: six of a floating base, then of the joints."""
     model = mapped.model
     base = model.jnt_dofadr[mapped.root] + np.arange(6) if mapped.root >= 0 else np.zeros(0, dtype=np.int64)
     velocities: Integers = np.concatenate((base, model.jnt_dofadr[mapped.joints])).astype(np.int64)

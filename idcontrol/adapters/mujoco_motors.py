@@ -16,7 +16,7 @@ except ImportError:
 DIRECT = tuple(int(getattr(mujoco.mjtTrn, f"mjTRN_{kind}")) for kind in ("JOINT", "JOINTINPARENT"))
 INDIRECT = tuple(int(getattr(mujoco.mjtTrn, f"mjTRN_{kind}")) for kind in ("TENDON", "SLIDERCRANK"))
 FORCE_LIKE = tuple(int(getattr(mujoco.mjtDyn, f"mjDYN_{kind}")) for kind in ("NONE", "FILTER", "FILTEREXACT"))
-"""Types of actuator dynamics for which the control is a force, possibly delayed."""
+"""Types of actuator dynamics for which the control is a force, possibly filtered."""
 INSTANT = int(mujoco.mjtDyn.mjDYN_NONE)
 FIXED_GAIN, UNBIASED = int(mujoco.mjtGain.mjGAIN_FIXED), int(mujoco.mjtBias.mjBIAS_NONE)
 EXACT = 1e-9
@@ -24,18 +24,18 @@ EXACT = 1e-9
 
 
 class Motors:
-    """Motors on the joints of a robot, and applied forces on joints without actuators."""
+    """Drives the joints of a robot: by a motor on each joint with an actuator, by applied forces on the others."""
 
     def __init__(self, mapped: Mapped, data: mujoco.MjData) -> None:
         """Overwrite the actuators of the robot's joints, as described in `idcontrol.adapters.mujoco.Bridge`.
 
         Args:
             mapped: The robot in the model, which is changed.
-            data: Data of the model, forwarded in the home pose.
+            data: Data of the model after ``mj_forward`` in the home pose.
 
         Raises:
-            InputError: The bounds of a joint's actuators are below its torque limit, or an actuator also drives other
-                joints.
+            InputError: The model's bounds keep a joint's torque below the limit in the robot file, or an actuator also
+                drives joints that are not the robot's.
         """
         model = mapped.model
         moment = _moments(mapped, data)
@@ -59,10 +59,10 @@ class Motors:
         data.qfrc_applied[self._at[~driven]] = tau[~driven]
 
     def require_torques(self, mapped: Mapped, data: mujoco.MjData, tau: Array) -> None:
-        """Test torques `tau` in the state of `data`.
+        """Check that the model applies the torques `tau`, shape (a,) [N m or N], in the state of `data`.
 
         Raises:
-            InputError: The torques on the joints differ from `tau`, or the base is driven.
+            InputError: The torque on a joint differs from `tau`, or actuators act on the base.
         """
         self.drive(data, tau)
         mujoco.mj_forward(mapped.model, data)
@@ -81,10 +81,10 @@ class Motors:
 def _moments(mapped: Mapped, data: mujoco.MjData) -> Array:
     """Return the lever arms of all actuators about the robot's joints, shape (nactuator, a).
 
-    Actuators at sites and bodies are external and have no lever arm.
+    Lever arms of actuators at sites and bodies are zero: they stay as they are.
 
     Raises:
-        InputError: An actuator also drives other joints.
+        InputError: An actuator drives a joint of the robot and a joint that is not the robot's.
     """
     model = mapped.model
     every = np.zeros((model.nout, model.nv))
@@ -142,12 +142,12 @@ def _strength(model: mujoco.MjModel, actuator: int) -> float:
 
 
 def _both_ways(bounds: Array) -> float:
-    """Return the largest number that is within a range with either sign."""
+    """Return the largest x for which both x and -x are in a range; 0 if there is none."""
     return max(0.0, min(-float(bounds.min()), float(bounds.max())))
 
 
 def _overwrite(model: mujoco.MjModel, actuator: int, gain: float) -> None:
-    """Make an actuator a motor with this gain, without bias, dynamics, delay and bounds."""
+    """Make an actuator a motor with this gain, without bias, dynamics, delay or bounds."""
     model.actuator_gaintype[actuator], model.actuator_biastype[actuator] = FIXED_GAIN, UNBIASED
     model.actuator_gainprm[actuator], model.actuator_biasprm[actuator] = 0.0, 0.0
     model.actuator_gainprm[actuator, 0] = gain

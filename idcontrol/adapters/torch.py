@@ -15,7 +15,7 @@ except ImportError:
 
 
 class _Step(torch.autograd.Function):  # type: ignore[misc]  # torch may not be installed
-    """`layer.step`; its arguments are the controllers, their references, and the inputs."""
+    """`layer.step` for PyTorch; the arguments are the controllers, their references, and the inputs."""
 
     @staticmethod
     def forward(ctx: Any, controllers: Controllers, references: References, *inputs: torch.Tensor) -> Any:
@@ -39,16 +39,17 @@ class _Step(torch.autograd.Function):  # type: ignore[misc]  # torch may not be 
 def step(controllers: Controllers, references: References, *inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return torques (n, a) [N m] and contact forces (n, k, 3) [N] of a first step, differentiable by all inputs.
 
-    Steps that relax tracking have a gradient of zero (`Linearization.reason`).
+    If a robot's step relaxes tracking, its gradient is zero.
 
     Args:
         controllers: The controllers of n robots; they forget their earlier steps.
-        references: Stance of the feet; its motion of the joints is not used.
+        references: Stance of the feet; its fields `q`, `v` and `a` are not used.
         *inputs: Tensors of one type: configurations (n, nq) and velocities (n, nv) in Pinocchio's layout, then
-            positions, velocities and accelerations of the joints' references (n, a).
+            reference positions, velocities and accelerations of the joints (n, a).
 
     Raises:
-        InputError: There are not five inputs, an array has a wrong shape, or a row is unusable.
+        InputError: There are not five inputs, or an array has a wrong shape. If a gradient is needed, also: the state
+            or reference of a robot is unusable, or the controllers have no derivative (`layer.jacobian`).
     """
     layer.require(inputs)
     tau, force = _Step.apply(controllers, references, *inputs)

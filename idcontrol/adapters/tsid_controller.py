@@ -1,8 +1,8 @@
 """TSID as a controller, in a separate process under the Python interpreter ``TSID_PYTHON``.
 
 TSID needs a different version of Pinocchio (`INSTALL`). It gets the same robot, feet, tasks, gains, weights, friction
-and torque limits as our controllers. It bounds no torque rates, and does not ramp forces at touchdown and lift-off. Its
-friction pyramids are square, ``|f_s| ≤ μ f_n`` and ``|f_t| ≤ μ f_n``.
+and torque limits as our controllers. Unlike them, it bounds no torque rates and does not ramp forces at touchdown and
+lift-off. TSID's friction pyramids are square, ``|f_s| ≤ μ f_n`` and ``|f_t| ≤ μ f_n``.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ CONTACT_KP: Final = 10.0
 END_S: Final = 60.0
 """Time within which the process must end [s]."""
 MOST: Final = 1e6
-"""Torque limit of joints that have none [N m]."""
+"""Torque limit that TSID gets for joints without a limit [N m]."""
 
 
 def interpreter() -> str:
-    """Return the interpreter with TSID.
+    """Return the path of the Python interpreter with TSID.
 
     Raises:
         InputError: ``TSID_PYTHON`` is not set.
     """
     python = os.environ.get("TSID_PYTHON")
     if not python:
-        raise InputError(f"set TSID_PYTHON to the Python of an environment of its own with TSID: {INSTALL}")
+        raise InputError(f"set TSID_PYTHON to the Python of a separate environment with TSID: {INSTALL}")
     return python
 
 
@@ -51,7 +51,8 @@ class Tsid:
 
     Attributes:
         version: TSID's version.
-        acceleration: Acceleration in TSID's last answer, in Pinocchio's layout, shape (nv,); None without a solution.
+        acceleration: Acceleration of the last step's solution, in Pinocchio's layout, shape (nv,); None before the
+            first step and if TSID found no solution.
     """
 
     contact_law = ContactLaw(cone="pyramid")
@@ -61,7 +62,7 @@ class Tsid:
         """Start the process.
 
         Raises:
-            InputError: ``TSID_PYTHON`` does not run TSID, or a task has no counterpart in TSID.
+            InputError: ``TSID_PYTHON`` does not run TSID, there are no tasks, or TSID has no counterpart of a task.
         """
         robot: Any = setup.robot
         contacts: Any = setup.contacts
@@ -96,7 +97,7 @@ class Tsid:
         self.version: str = first["version"]
 
     def __call__(self, state: State, reference: Reference) -> Command:
-        """Return TSID's torques and forces; the last torques if TSID finds no solution."""
+        """Return TSID's torques and contact forces; if TSID finds no solution, only the last torques."""
         self._write_errors(state.q)
         answer = self._ask(self._asked(state, reference))
         self._anew = False
@@ -137,7 +138,7 @@ class Tsid:
         return out.tolist()
 
     def _described(self) -> list[dict[str, Any]]:
-        """Return the constant data of the motion tasks."""
+        """Return the constant data of the motion tasks, as `idcontrol.adapters.tsid_process` expects them."""
         out = []
         for i, task in enumerate(self._moves):
             mask = np.zeros(6)
@@ -148,7 +149,7 @@ class Tsid:
         return out
 
     def _asked(self, state: State, reference: Reference) -> dict[str, Any]:
-        """Return the state and all references as the process expects them."""
+        """Return the state and all references, as `idcontrol.adapters.tsid_process` expects them."""
         targets, references = self._targets, []
         for i, task in enumerate(self._moves):
             rows = 6 if isinstance(task, Frame) else 3
@@ -162,7 +163,7 @@ class Tsid:
         }  # fmt: skip
 
     def _write_errors(self, q: Array) -> None:
-        """Write the errors of the tasks, as our controllers do."""
+        """Write the tasks' errors at configuration `q` into the targets, as our controllers do."""
         model, data, targets = self._system.model, self._system.scratch, self._targets
         pin.framesForwardKinematics(model, data, q)
         centre = pin.centerOfMass(model, data, q)
@@ -176,7 +177,7 @@ class Tsid:
 
 
 def _require_counterparts(moves: list[Any], targets: Targets, weight: Array) -> None:
-    """Check that TSID has a counterpart of each task, and that there is a task."""
+    """Raise `InputError` if there is no motion task, or if TSID has no counterpart of a task, its weights or axes."""
     if not moves:
         raise InputError("TSID needs whole-body tasks; choose an experiment that has them, e.g. sway")
     for task in moves:

@@ -1,8 +1,8 @@
 """TSID's side of `idcontrol.adapters.tsid_controller`: a script for an interpreter with TSID and its Pinocchio.
 
-Input and output are lines of JSON. The first line of input is the problem together with the first state; its answer
-only has the ``version``. Each later line is a state, or a number n, which repeats the last step n times; its answer is
-the times [us].
+Input and output are lines of JSON. The first line of input is the problem together with the first state; the answer has
+only the ``version`` of TSID. Each later line is a state or a number n. A number repeats the last step n times; the
+answer is a list of the n computing times [us].
 
 The problem has ``urdf``, ``mu``, ``torque_limit`` [N m], ``force_weight``, ``contact_kp`` and
 
@@ -37,8 +37,8 @@ tsid: Any = importlib.import_module("tsid")
 MOST_FORCE = 1e4
 """Bound on the normal force of a contact [N]."""
 HEAVY = 1e4
-"""Factor on the weights of all motion tasks: TSID's solver adds 1e-8 to the diagonal of its Hessian, also for forces,
-and the weights must be much larger."""
+"""Factor on the weights of all motion tasks. TSID's solver adds 1e-8 to the diagonal of its Hessian, and the weights
+must be much larger."""
 
 
 def sample(value: Any, velocity: Any, acceleration: Any) -> Any:
@@ -104,7 +104,7 @@ class Program:
         return self.robot.framePosition(self.program.data(), frame)
 
     def solve(self, state: dict[str, Any]) -> dict[str, Any] | None:
-        """Solve a state and return the answer."""
+        """Solve the program at a state and return the answer; None if TSID finds no solution."""
         self.q, self.v = np.array(state["q"]), np.array(state["v"])
         if state["anew"] or state["stand"] != self.stands:
             self.program.computeProblemData(0.0, self.q, self.v)
@@ -133,13 +133,13 @@ class Program:
         }
 
     def step(self) -> Any:
-        """Solve the program at the last state."""
+        """Solve the program at the last state, compute its torques, and return TSID's solution."""
         solution = self.solver.solve(self.program.computeProblemData(0.0, self.q, self.v))
         self.program.getActuatorForces(solution)
         return solution
 
     def _force(self, foot: int, solution: Any) -> list[list[float]] | None:
-        """Return the forces at the corners of a foot, world axes; None in the air."""
+        """Return the forces at the corners of a foot, world axes [N]; None for a foot in the air."""
         if not self.stands[foot]:
             return None
         asked = self.asked["feet"][foot]

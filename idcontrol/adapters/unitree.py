@@ -5,8 +5,8 @@
 the SDK's C structures; the checksum is defined for this layout. The first 12 of the 20 motors are hip, thigh and calf
 of the legs FR, FL, RR, RL, in this order (`unitree` in the robot file). Their angles are as in the URDF.
 
-The robot reports no position and velocity of its base, no model number and no emergency stop. The foot sensors are not
-used, since their values are not in newtons.
+The robot reports neither position nor linear velocity of its base, no checksum of its model, and no emergency stop. The
+foot sensors are not used, since their values are not in newtons.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ MODULE: Final = "unitree_go.msg.dds_"
 """Module of the structures in the SDK."""
 LOW_CMD_TOPIC: Final = "rt/lowcmd"
 LOW_STATE_TOPIC: Final = "rt/lowstate"
-"""Topic on which the SDK publishes states."""
+"""Topics of commands and of states in the SDK."""
 
 OFF: Final = 0
 """Mode of a motor without torque."""
@@ -162,12 +162,12 @@ def blank_command() -> Message:
 
 
 def write_command(message: Message, rows: Array, mode: int) -> None:
-    """Write commands of the first motors into a message, and the checksum.
+    """Write commands for the first a motors into `message`, and its checksum.
 
     Args:
         message: A record of `LOW_CMD`.
-        rows: Commands of the drives, rows tau, q, v, kp, kd, in the robot's order of joints, shape (5, a).
-        mode: `SERVO` or `OFF`.
+        rows: Rows tau, q, v, kp, kd, with joints in the robot's order, shape (5, a).
+        mode: Mode of these motors: `SERVO` or `OFF`.
     """
     motors = message["motor_cmd"][: rows.shape[1]]
     motors["mode"] = mode
@@ -177,9 +177,9 @@ def write_command(message: Message, rows: Array, mode: int) -> None:
 
 
 def read_command(message: Message, joints: int) -> Array:
-    """Return the commands of the drives, rows tau, q, v, kp, kd, in the robot's order of joints, shape (5, joints).
+    """Return the rows tau, q, v, kp, kd of a command, with joints in the robot's order, shape (5, joints).
 
-    Gains and torque of motors that are off are zero.
+    All values of a motor that is off are zero.
     """
     motors = message["motor_cmd"][:joints]
     rows = np.array([motors[name] for name in ("tau", "q", "dq", "kp", "kd")], dtype=np.float64)
@@ -188,9 +188,9 @@ def read_command(message: Message, joints: int) -> Array:
 
 
 def read_state(message: Message, out: Array, wire: Format, system: System) -> None:
-    """Write the values of a state datagram (`idcontrol.loop.wire`), joints in the robot's order.
+    """Convert a state message to the values of a state datagram (`idcontrol.loop.wire`), joints in the robot's order.
 
-    Position and linear velocity of the base and forces on feet are zero, since the robot does not measure them.
+    Position and linear velocity of the base are zero, since the robot does not measure them. So are forces on feet.
 
     Args:
         message: A record of `LOW_STATE`.

@@ -1,7 +1,7 @@
 """The fixed-rate loop that joins planner, controller and plant, on a simulated clock or on the wall clock.
 
-An experiment needs only `simulated.ticks`: plan, control, step, as fast as possible. The rest of the package runs
-controllers in real time, with the plant (or a robot) in another process, and reacts to faults of both.
+`simulated.ticks` suffices for simulations: plan, control, step, as fast as possible. The rest of the package runs
+controllers in real time against a plant in another process or a robot, and reacts to faults of both sides.
 
 The two sides
 -------------
@@ -23,7 +23,7 @@ A tick of the loop, and its modules
 2. Judge: `plausible` checks the state, and `observer` estimates unmeasured parts of it (`idcontrol.sensing`).
 3. Command: `life` decides whether the machine stands up, works or lies down; `control` calls planner and controller,
    and handles their exceptions and hangs.
-4. Advance: `safety` is the state machine that both sides run, with the policy of each fault. It has no side effects.
+4. Advance: `safety` is the state machine that both sides run, with the reaction to each fault. It has no side effects.
 5. Gate: `gate` admits the setpoints; `brake` is joint damping that is stable at any rate, for the mode *damped*.
 6. Send and record: `telemetry` is the row of the tick; `ring` passes it to the recorder.
 
@@ -32,9 +32,11 @@ A tick of the loop, and its modules
   the rate changes by at most one percent. `WallClock` is real time; `VirtualClock` is simulated time, as fast as
   possible or slowed down to the wall clock. Controllers run unchanged on both: their nominal period is `Setup.h`, and
   the difference of two `State.t` is the measured period.
-- `session` - the planner, controller and plant of an experiment; `jobs`, `plant_process`, `record` - the processes.
+- `session` - the planner, controller and plant of an experiment. `plant_process` and `record` - the processes that a
+  loop starts; `jobs` - what they read when they start.
 - `own` - planners and estimators of users, for ``--planner`` and ``--estimator``.
-- `rehearsal` - a tick in advance, for warm caches. `realtime` - privileges of the operating system.
+- `rehearsal` - a tick whose commands are not sent, shortly before each tick, for warm caches. `realtime` - privileges
+  of the operating system.
 - `launch` - the command ``idcontrol loop``, which assembles these parts.
 
 Faults and reactions
@@ -102,7 +104,8 @@ of the run                        braked. The record is complete; if nothing has
 Braked is the mode *damped*: it ends in *stopped* when the joints rest, or after a second. The machine continues to
 brake by itself until its joints rest, or for three seconds. A loop with an operator (a machine at ``--peer``, without
 ``--arm``) stays braked until the operator types ``recover``. If there is no fault it is then ready again, and
-``arm`` arms it. Torques never exceed their limits or rates, whatever is commanded (`safety.admit`).
+``arm`` arms it. Whatever is commanded, the loop sends only torques within their limits and rates (`safety.admit`). Only
+the mode *stopped* ends all torques at once.
 
 To connect another robot, let its driver use `wire` over UDP (``--peer HOST:PORT``), or write a `transport.Link`;
 ``idcontrol bus`` is the driver of robots with Unitree's messages. To run an experiment other than the trot, register an

@@ -26,7 +26,8 @@ rounds it up by 50 µs.
 
 AWAKE_NS = 300_000
 """Length of the last part of a wait, in which a loop spins to keep its CPU awake [ns]. During a sleep the CPU halts or
-runs other processes, and the next tick takes longer: in a virtual machine, p99 and p99.9 were larger by a tenth.
+runs other processes, and the next tick takes longer: in a virtual machine, p99 and p99.9 of a tick's duration were a
+tenth larger.
 """
 
 PATIENCE = 0.25
@@ -66,7 +67,7 @@ class Clock(Protocol):
 
 
 class WallClock:
-    """The machine's monotonic clock: sleeps, then spins.
+    """The computer's monotonic clock; a wait first sleeps, then spins.
 
     Attributes:
         beforehand: Called once in each wait, with the deadline, when the clock begins to spin.
@@ -213,10 +214,15 @@ class Pacer:
         return Cycle(index=index, due=due, woke=self._woke, missed=missed, jumped=jumped)
 
     def _follow(self, heard: Callable[[int, bool], bool], due: int, opens: int) -> int:
-        """Wait for the datagram of a cycle that may begin from the time `opens` on; return the shift of the deadline.
+        """Wait for the datagram with which a cycle begins; return the shift of the next deadline [ns].
 
-        If a datagram comes before that time, the cycle waits for a newer datagram, at most until its deadline: a
-        machine that sends more than once per period sends a newer datagram in time.
+        If a datagram comes before `opens`, the cycle waits for a newer datagram, at most until its deadline: a machine
+        that sends more than once per period sends a newer datagram in time.
+
+        Args:
+            heard: As in the constructor.
+            due: Deadline of the cycle [ns].
+            opens: Earliest time at which the cycle may begin [ns].
         """
         clock, came = self._clock, None
         while clock.now() < opens and heard(opens, False):

@@ -34,7 +34,7 @@ class Guard:
         self._counts, self._hang_s, self._calling = counts, hang_s, False
 
     def __call__(self, call: Callable[[], Fault]) -> Fault:
-        """Make the call; return its fault, or `RAISED` or `HUNG` if it does not return."""
+        """Make the call and return its fault: `RAISED` if it raises, `HUNG` if it was interrupted."""
         # An alarm may come at any moment while `_calling`, so the try block contains all code of that time. The alarm
         # stays set between two ticks, which saves a system call: the next tick sets it again.
         try:
@@ -92,7 +92,7 @@ class Control:
         self.restart()
 
     def warm(self, calls: int) -> None:
-        """Call planner and controller with the present state.
+        """Reset and call planner and controller at the present state, `calls` times, then reset them again.
 
         Afterwards their code is compiled, loaded and in the CPU's caches.
         """
@@ -104,16 +104,16 @@ class Control:
         self._reset()
 
     def ask(self) -> Fault:
-        """Compute the next command, record it, and adopt the setpoints if they are usable."""
+        """Compute the next command, record it, and adopt its setpoints if they are usable; return the fault."""
         return self.guard(self._answer)
 
     def begin(self) -> Fault:
-        """Start planner and controller at the machine's state, at their time zero; compute the first command."""
+        """Start planner and controller at the machine's state, at their time zero, and ask them; return the fault."""
         self._observer.begin_work()
         return self.guard(self._begin)
 
     def halt(self) -> Fault:
-        """Let the planner come to rest, and compute the next command."""
+        """Tell the planner to come to rest, and ask for the next command; return the fault."""
         return self.guard(self._halt)
 
     def restart(self) -> None:

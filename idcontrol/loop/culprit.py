@@ -11,9 +11,9 @@ from idcontrol.types import Array
 
 
 def culprit(fault: Fault, row: Mapping[str, Array], positions: Array, names: Sequence[str]) -> str:
-    """Return the value that caused a fault, after the joint's name if a joint caused it, as in ``knee: 81.5 °C``.
+    """Return the value that caused a fault, and before it the name of the joint if there is one: ``knee: 81.5 °C``.
 
-    The text is "" if no value belongs to this kind of fault, or if the value of no joint is finite.
+    The text is "" if no value belongs to this kind of fault, or if the values of all joints are infinite or NaN.
 
     Args:
         fault: One fault.

@@ -2,9 +2,9 @@
  *
  *     idcontrol loop --header > idcontrol_wire.h
  *
- * idcontrol/loop/wire.py describes them byte by byte; this is the same in C: sealing, checking, and where each value of
- * a state is. No function allocates, waits or keeps a pointer beyond what its structure says. Little-endian computers
- * only: values are copied as they lie in memory.
+ * idcontrol/loop/wire.py describes the datagrams byte by byte. This header seals and checks them, and gives the place of
+ * each value of a state. No function allocates memory or waits. Little-endian computers only: values are copied as they
+ * lie in memory.
  */
 #ifndef IDCONTROL_WIRE_H
 #define IDCONTROL_WIRE_H
@@ -24,11 +24,11 @@ extern "C" {
 
 #define IDC_MAGIC "IDC2"
 enum { IDC_HEAD = 48, IDC_LARGEST = 65507, IDC_AHEAD = 1000, IDC_ROWS = 5, IDC_AXES = 4 };
-/* Errors [rad, rad/s] at which the largest gains of a drive command its whole torque. */
+/* Position and velocity errors [rad, rad/s] at which the largest gains of a drive command its full torque. */
 static const double IDC_STIFFEST_RAD = 0.01, IDC_STIFFEST_RAD_S = 0.5;
 enum idc_kind { IDC_COMMAND = 1, IDC_STATE = 2 };
 enum idc_mode { IDC_IDLE = 0, IDC_READY = 1, IDC_RUNNING = 2, IDC_DAMPED = 3, IDC_STOPPED = 4 };
-/* Why a datagram was dropped; IDC_TAKEN: it was not. */
+/* The reason why a datagram was dropped; IDC_TAKEN if it was accepted. */
 enum idc_drop {
     IDC_SIZE = 0,
     IDC_DAMAGED = 1,
@@ -39,9 +39,9 @@ enum idc_drop {
     IDC_TAKEN = 6
 };
 
-/* CRC-32 as in zlib; begin with 0, and go on with what came out. */
+/* CRC-32 as in zlib. Pass 0 for the first part of the data, and the last result for each further part. */
 static inline uint32_t idc_crc32(uint32_t crc, const void *data, size_t size) {
-    /* for the low and the high half of a byte; bit by bit, the 1.4 kB of a round trip would take 13 us */
+    /* tables for the low and the high half of a byte: bit by bit, the 1.4 kB of a round trip would take 13 us */
     static const uint32_t low[16] = {
         0x00000000u, 0x77073096u, 0xEE0E612Cu, 0x990951BAu, 0x076DC419u, 0x706AF48Fu, 0xE963A535u, 0x9E6495A3u,
         0x0EDB8832u, 0x79DCB8A4u, 0xE0D5E91Eu, 0x97D2D988u, 0x09B64C2Bu, 0x7EB17CBDu, 0xE7B82D07u, 0x90BF1D91u};
@@ -57,21 +57,21 @@ static inline uint32_t idc_crc32(uint32_t crc, const void *data, size_t size) {
     return ~crc;
 }
 
-/* The number of a robot's name, or of the names of joints with commas between. */
+/* Checksum of a robot's name, or of the names of joints, separated by commas. */
 static inline uint32_t idc_number(const char *text) { return idc_crc32(0, text, strlen(text)); }
 
 static inline uint32_t idc_checksum(const unsigned char *data, size_t size) {
     return idc_crc32(idc_crc32(0, data, 44), data + IDC_HEAD, size - IDC_HEAD);
 }
 
-/* What numbers and seals datagrams of one kind. Set kind, robot and session; the rest begins with zero. */
+/* Numbers and seals datagrams of one kind. Set kind, robot and session; initialize the rest with zero. */
 struct idc_outbox {
     uint16_t kind;
     uint32_t robot, session;
-    uint64_t sequence; /* of the last datagram */
+    uint64_t sequence; /* number of the last datagram */
 };
 
-/* Write the next datagram into `data`, which holds 48 + 8 * count bytes; returns its size. */
+/* Write the next datagram into `data`, which has room for 48 + 8 * count bytes; return the datagram's size. */
 static inline size_t idc_seal(struct idc_outbox *box, uint16_t mode, int64_t stamp_ns, uint64_t echo,
                               const double *values, uint32_t count, unsigned char *data) {
     const size_t size = IDC_HEAD + 8u * (size_t)count;
@@ -92,19 +92,21 @@ static inline size_t idc_seal(struct idc_outbox *box, uint16_t mode, int64_t sta
     return size;
 }
 
-/* What tells good datagrams from bad ones. Set kind, robot, count, low and high; the rest begins with zero. To listen to
- * one session alone, set `session` and `known`. With `known` back at zero the next session is welcome, but no replay. */
+/* Accepts good datagrams and drops bad datagrams. Set kind, robot, count, low and high; initialize the rest with zero. To
+ * accept only one session, set `session`, and `known` to 1. After setting `known` to 0, a datagram of another session is
+ * accepted, but no old datagram of the last session. */
 struct idc_inbox {
     uint16_t kind;
     uint32_t robot, count;
-    const double *low, *high; /* range of each value; where low is NaN a NaN is taken, and what is within -high to high */
+    const double *low, *high; /* range of each value; if low is NaN, the value is NaN or within -high to high */
     uint32_t session;
     int known;
-    uint64_t last, far; /* number of the last one taken; one too far beyond it, to be continued by the next */
+    uint64_t last; /* number of the last accepted datagram */
+    uint64_t far;  /* number of a dropped datagram far beyond it; a datagram that continues from there is accepted */
     uint64_t accepted, dropped[6];
 };
 
-/* What the head of a datagram says. */
+/* Contents of the head of a datagram. */
 struct idc_head {
     uint16_t mode;
     uint64_t sequence, echo;
@@ -144,7 +146,7 @@ static inline enum idc_drop idc_judge(const struct idc_inbox *box, const unsigne
     return head->mode > IDC_STOPPED || !idc_within(box->low, values, box->high, count) ? IDC_RANGE : IDC_TAKEN;
 }
 
-/* Take a datagram, or drop and count it. Only where it returns IDC_TAKEN do `head` and `values` (count) hold anything. */
+/* Accept a datagram, or drop and count it. `head` and `values` (count) are valid only if the result is IDC_TAKEN. */
 static inline enum idc_drop idc_accept(struct idc_inbox *box, const void *data, size_t size, struct idc_head *head,
                                        double *values) {
     uint32_t session = 0;
@@ -170,17 +172,17 @@ static inline enum idc_drop idc_accept(struct idc_inbox *box, const void *data, 
 
 /* Sizes of a machine. */
 struct idc_machine {
-    uint32_t nq, nv;  /* values of a configuration and of a velocity, as Pinocchio has them */
-    uint32_t joints;  /* that are actuated */
-    uint32_t feet;    /* with force sensors */
-    int floating;     /* whether a position and a quaternion (x, y, z, w) come first in a configuration */
+    uint32_t nq, nv;  /* number of values of a configuration and of a velocity, in Pinocchio's layout */
+    uint32_t joints;  /* number of actuated joints */
+    uint32_t feet;    /* number of feet with force sensors */
+    int floating;     /* 1 if a configuration begins with a position and a quaternion (x, y, z, w) */
 };
 
-/* Where each part of a state begins among its values. */
+/* Index of the first value of each part of a state. */
 struct idc_state_layout {
     uint32_t t, q, v, tau, accelerometer, force, normal, drive_error, temperature, voltage, estop, axes, buttons;
-    uint32_t joint_order, model; /* numbers of the joints' names in their order, and of the model */
-    uint32_t count;              /* of all values */
+    uint32_t joint_order, model; /* checksums of the joints' names in their order, and of the model */
+    uint32_t count;              /* number of all values */
 };
 
 static inline struct idc_state_layout idc_state_layout_of(const struct idc_machine *m) {
@@ -204,7 +206,8 @@ static inline struct idc_state_layout idc_state_layout_of(const struct idc_machi
     return at;
 }
 
-/* Ranges of a command: rows tau, q, v, kp, kd of `joints` values each; `torque_limit` [N m] of each joint. */
+/* Write the range of each value of a command: rows tau, q, v, kp, kd of `joints` values each. `torque_limit` [N m] has
+ * the limit of each joint. */
 static inline void idc_command_range(uint32_t joints, const double *torque_limit, double *low, double *high) {
     for (uint32_t i = 0; i < joints; i++) {
         const double t = torque_limit[i];
@@ -212,12 +215,13 @@ static inline void idc_command_range(uint32_t joints, const double *torque_limit
         const double most[IDC_ROWS] = {t, 1e4, 1e3, kp, kd};
         for (uint32_t row = 0; row < IDC_ROWS; row++) {
             high[row * joints + i] = most[row];
-            low[row * joints + i] = row < 3 ? -most[row] : 0.0; /* no gain is negative */
+            low[row * joints + i] = row < 3 ? -most[row] : 0.0; /* gains are not negative */
         }
     }
 }
 
-/* Ranges of a state: what no machine of this world exceeds; low is NaN for what may be not measured. */
+/* Write the range of each value of a state, which no real machine exceeds; low is NaN for values that need not be
+ * measured. */
 static inline void idc_state_range(const struct idc_machine *m, double *low, double *high) {
     const struct idc_state_layout at = idc_state_layout_of(m);
     const double word = 4294967295.0, unknown = (double)NAN;
@@ -232,21 +236,21 @@ static inline void idc_state_range(const struct idc_machine *m, double *low, dou
     low[0] = 0.0;
 }
 
-/* The modes of a machine: when torques flow, when it brakes by itself, and when a braked machine is ready again. Set the
- * first four numbers; the rest begins with zero. */
+/* The mode of a machine, and the numbers that determine it. Set the first four numbers; initialize the rest with zero. */
 struct idc_life {
-    int64_t patience_ns;      /* silence of the loop after which a running machine brakes */
-    int64_t still_ns, most_ns; /* braking ends after this time at rest, or at the latest after most_ns */
-    double rest;              /* joints slower than this may be at rest [rad/s] */
+    int64_t patience_ns; /* silence of the loop after which a running machine brakes */
+    int64_t still_ns;    /* braking ends when all joints have been slow for this time */
+    int64_t most_ns;     /* longest time of braking */
+    double rest;         /* speed below which a joint is slow [rad/s] */
     enum idc_mode mode;
     int silent; /* 1 while the loop is silent for longer than the patience */
     int begun;  /* 1 once torques have flowed */
     int64_t heard_ns, moved_ns, damped_ns;
 };
 
-/* Advance the mode in each period and return it: torques flow only in IDC_RUNNING, and a machine brakes in IDC_DAMPED.
- * `asked` is the mode in the newest command, `heard` is 1 if a command was accepted in this period, `speed` is the largest
- * speed of a joint [rad/s]. */
+/* Advance the mode; call this once per period. In IDC_RUNNING the machine applies the commands, in IDC_DAMPED it brakes
+ * by itself, and in other modes it applies no torque. `asked` is the mode in the newest command, `heard` is 1 if a command
+ * was accepted in this period, `speed` is the largest speed of a joint [rad/s]. Return the mode. */
 static inline enum idc_mode idc_live(struct idc_life *life, struct idc_inbox *box, int asked, int heard, double speed,
                                      int64_t now_ns) {
     if (heard || life->heard_ns == 0) life->heard_ns = now_ns;
@@ -256,7 +260,7 @@ static inline enum idc_mode idc_live(struct idc_life *life, struct idc_inbox *bo
     if (life->mode == IDC_IDLE && box->known && !life->silent) life->mode = IDC_READY;
     if (life->mode == IDC_READY && life->silent) life->mode = IDC_IDLE, box->known = 0; /* the next loop may come */
     if (life->mode == IDC_READY && asked == IDC_RUNNING) life->mode = IDC_RUNNING, life->begun = 1;
-    /* nothing that moves goes limp, whether the end was planned or not */
+    /* a running machine always brakes before it stops */
     if (life->mode == IDC_RUNNING && (life->silent || asked != IDC_RUNNING))
         life->mode = IDC_DAMPED, life->damped_ns = now_ns;
     if (life->mode == IDC_DAMPED &&
@@ -273,7 +277,8 @@ static inline enum idc_mode idc_live(struct idc_life *life, struct idc_inbox *bo
 #endif
 
 /* Shared memory between a loop and a machine on one computer: define IDC_SHARED before you include this file (POSIX, GCC
- * or Clang; under -std=c11 also define _POSIX_C_SOURCE as 200809L). A file has a mailbox in each direction with the newest datagram; `idcontrol loop --peer FILE` opens it. */
+ * or Clang; under -std=c11 also define _POSIX_C_SOURCE as 200809L). A file contains a mailbox for each direction, with the
+ * newest datagram; `idcontrol loop --peer FILE` opens the file. */
 #ifdef IDC_SHARED
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -287,7 +292,8 @@ struct idc_shared {
     uint64_t seen; /* counter of the last datagram that was read */
 };
 
-/* Map the file, which is created if it does not exist, as the machine's end; -1 if that fails (errno says why). */
+/* Open the machine's end of a connection through the file `path`, which is created if it does not exist; return 0, or -1
+ * if that fails (errno says why). */
 static inline int idc_shared_open(struct idc_shared *link, const char *path) {
     const int file = open(path, O_RDWR | O_CREAT, 0600);
     void *memory = MAP_FAILED;
@@ -312,7 +318,7 @@ static inline void idc_shared_send(struct idc_shared *link, const void *data, si
     __atomic_store_n(head, counter + 2, __ATOMIC_RELEASE);
 }
 
-/* Copy a new datagram into `data`, which holds IDC_LARGEST bytes; returns its size, 0 if there is none. */
+/* Copy a new datagram into `data`, which has room for IDC_LARGEST bytes; return its size, or 0 if there is none. */
 static inline size_t idc_shared_receive(struct idc_shared *link, void *data) {
     const uint64_t *head = (const uint64_t *)(const void *)link->in;
     const uint64_t counter = __atomic_load_n(head, __ATOMIC_ACQUIRE);

@@ -1,4 +1,4 @@
-"""The jobs of the processes that a loop starts: one line of JSON on their standard input."""
+"""Jobs of the processes that a loop starts. A process reads its job as one line of JSON from its standard input."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class PlantJob(msgspec.Struct, frozen=True, kw_only=True):
         target: The loop's experiment, ``package.module:name``.
         config: Configuration of the experiment.
         period: Time between two ticks of the plant [ns].
-        session: Session number of the plant's side of the conversation.
-        loop_session: Session number of the loop's side.
+        session: Session number in the plant's datagrams.
+        loop_session: Session number in the loop's datagrams.
         parent: Process id of the loop.
         silence_s: The plant brakes after a silence of this length [s].
-        ring: File descriptor of the memory for the plant's telemetry.
-        shared: File descriptor of the memory of the link; None means UDP.
+        ring: File descriptor of the shared memory for the plant's telemetry (`idcontrol.loop.ring`).
+        shared: File descriptor of the shared memory for datagrams; None means UDP.
         begins: Initial pose of the plant.
         host: Host of the loop, over UDP.
         port: Port of the loop, over UDP.
@@ -55,8 +55,8 @@ class RecordJob(msgspec.Struct, frozen=True, kw_only=True):
         settings: Settings of the loop (`idcontrol.loop.launch.LoopSettings`), for the record.
         out: Folder of the record.
         period: Period of the loop [ns].
-        ring: File descriptor of the loop's telemetry.
-        machine_ring: File descriptor of the plant's telemetry; None if the machine is not a plant of this loop.
+        ring: File descriptor of the shared memory for the loop's telemetry (`idcontrol.loop.ring`).
+        machine_ring: The same for the plant's telemetry; None if the loop has not started a plant.
         reports: True to print changes of mode, phase and faults on standard error.
         attended: True to ask an operator, on standard error, for the words that arm and recover the loop.
     """
@@ -79,7 +79,7 @@ class ViewJob(msgspec.Struct, frozen=True, kw_only=True):
         target: The loop's experiment, ``package.module:name``.
         config: Configuration of the experiment.
         period: Period of the loop [ns].
-        ring: File descriptor of the loop's telemetry.
+        ring: File descriptor of the shared memory for the loop's telemetry (`idcontrol.loop.ring`).
         port: Port of the page; None means any free port.
     """
 

@@ -1,7 +1,7 @@
 """Run a loop: start its machine and its recorder, prepare, tick, and end everything cleanly.
 
-Over shared memory and UDP the machine is a separate process on the wall clock. In process, both sides share a simulated
-clock, which makes the run reproducible; the pacing sets its speed.
+With the transports ``shared`` and ``udp``, the machine is a separate process on the wall clock. With ``inprocess``,
+both sides share a simulated clock, which makes the run reproducible; `LoopSettings.pacing` sets the clock's speed.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ CONNECT_S = 60.0
 ENDING_S = 10.0
 """Time limit for the end of the machine [s]."""
 WRITING_S = 30.0
-"""Time limit for the recorder to write and evaluate a run, to which the length of the run is added [s]."""
+"""Time limit for the recorder to write and evaluate a run [s]; the length of the run is added."""
 REHEARSAL_S = 0.6
-"""Length of the rehearsal [s]: more than one step, so that every kernel is compiled and loaded before the first tick.
-"""
+"""Simulated time of the rehearsal [s]: longer than one step of the feet, so that every kernel is compiled and loaded
+before the first tick."""
 
 
 class LoopSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -75,7 +75,7 @@ class LoopSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         plant_rate_hz: Rate of the plant; null means the rate of the loop.
         plant_silence_s: Silence of the loop after which the plant brakes; null means 20 times the longer of both
             periods, and at least 20 ms (`patience`).
-        start: Initial pose of the plant; a robot without a lying pose in its file always stands.
+        start: Initial pose of the plant; a robot that cannot lie always stands.
         arm: True arms the machine at `peer` as soon as it is ready. If False, the operator types ``arm`` at the
             terminal, and ``recover`` after braking. A plant that the loop starts is always armed automatically.
         policy: For each fault, how long the loop tolerates it, and the reaction.
@@ -236,7 +236,7 @@ class _Work:
         return translation(session.orders[asked], session.system, session.feet, self.wire)
 
     def _feet(self) -> SphereContacts:
-        """Return the feet, with a `System` of their own, for estimators of contacts and state."""
+        """Return the feet, with a separate `System`, for estimators of contacts and state."""
         contacts = self.session.setup().contacts
         if not isinstance(contacts, SphereContacts):
             raise InputError(
@@ -251,7 +251,7 @@ class _Work:
         )  # fmt: skip
 
     def in_process(self) -> dict[str, Any]:
-        """Run both sides on one virtual clock."""
+        """Run loop and plant in this process on one simulated clock; return the metrics."""
         clock = VirtualClock(pace=1.0 if self.settings.pacing == "simulated" else None)
         scribe = record.Scribe(
             self.session, self.out, self.config | {"loop": msgspec.to_builtins(self.settings)}, self.period / NS,
@@ -290,7 +290,7 @@ class _Work:
         return metrics
 
     def on_the_wall_clock(self) -> dict[str, Any]:
-        """Run against a machine in another process, on this computer or another one."""
+        """Run against a machine in another process, on this computer or another; return the metrics."""
         row_width, plant_width = width(channels(self.wire, self.session.notes)), width(machine.channels(self.wire))
         ring_fd, memory = anonymous(ring_bytes(row_width, round(RING_S * NS / self.period)))
         machine_fd = None
@@ -404,7 +404,7 @@ class _Work:
         return self._metrics(recorder, self._ending(loop, granted, **taken), (clock.now() - began) / NS, braked)
 
     def _prepare(self, loop: ControlLoop, clock: WallClock, *, rehearse: bool) -> None:
-        """Rehearse once and, if `rehearse`, before each tick; a loop that follows datagrams sleeps between ticks."""
+        """Rehearse once and, if `rehearse`, also before each tick."""
         self.stop.on_alarm = loop.on_alarm
         if not rehearse:
             self._rehearse(self.parts)
@@ -528,7 +528,7 @@ class _Work:
 
 
 def _open(settings: LoopSettings) -> UdpLink | SharedLink:
-    """Open the loop's end of the connection to the machine at `peer`."""
+    """Open the loop's end of the connection to the machine at `settings.peer`."""
     assert settings.peer is not None
     if settings.transport == "udp":
         return UdpLink(_local(settings), address(settings.peer))
@@ -541,7 +541,7 @@ def _local(settings: LoopSettings) -> Address:
 
 
 def _listening(loop: ControlLoop, link: Link, clock: Clock) -> Callable[[int, bool], bool]:
-    """Return a function that waits for a datagram until a deadline [ns]; it returns True if a datagram came."""
+    """Return the function `heard` of a `Pacer`, which waits for a datagram of the machine."""
     assert isinstance(link, UdpLink | SharedLink)
 
     def heard(deadline: int, due: bool) -> bool:

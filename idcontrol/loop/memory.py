@@ -1,6 +1,6 @@
 """Shared memory without a name.
 
-A child process inherits its file descriptor; the memory is freed when its last user ends.
+A child process inherits the file descriptor. The memory is freed when the last process that uses it ends.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _RAM = Path("/dev/shm")
 
 
 def anonymous(size: int) -> tuple[int, mmap.mmap]:
-    """Return a file descriptor for children (``pass_fds``), and its memory of `size` bytes, all zero."""
+    """Return a file descriptor for child processes (``pass_fds``), and its memory: `size` bytes, all zero."""
     with tempfile.TemporaryFile(dir=_RAM if _RAM.is_dir() else None) as file:
         file.truncate(size)
         descriptor = os.dup(file.fileno())

@@ -1,4 +1,4 @@
-"""Judges the machine's messages, and provides the state for planner and controller."""
+"""The loop's view of its machine: reads and judges states, and provides the state for planner and controller."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from idcontrol.types import Sensed, State
 
 
 class Observer:
-    """Last messages and state of the machine.
+    """Last messages and state of the machine. A message is the content of a datagram.
 
     Attributes:
         datagram: The last datagram that was read; None before the first datagram.
         faults: Faults of that datagram.
-        message: The last message that was used; None before the first message.
-        advanced: Time at which the machine's clock last advanced [ns].
+        message: The last plausible message; None before the first plausible message.
+        advanced: Time of the loop at which the time in the machine's messages last advanced [ns].
         state: State for planner and controller, from the message or estimated; None before the first message.
         joints: Positions and velocities of the joints in that state.
     """
@@ -104,7 +104,10 @@ class Observer:
         self.faults = Fault(flags) if flags else Fault.NONE
 
     def warm(self) -> State:
-        """Estimate once with a separate estimator to compile all code; return the estimate."""
+        """Estimate the state once with a separate estimator, to compile all code; return the estimate.
+
+        Without an estimator, return the state of the last message.
+        """
         assert self.message is not None
         make, state = self._parts.sense, self.message.state
         if make is not None:
@@ -115,7 +118,7 @@ class Observer:
         return state
 
     def renew(self) -> None:
-        """Replace a used estimator by a new estimator.
+        """Replace the estimator, if it has been used, by a new estimator.
 
         Call this before the loop is armed: creating an estimator takes 0.1 s, after which the machine's messages are
         old.
@@ -124,7 +127,7 @@ class Observer:
             self._sense, self._used = self._parts.sense(), False
 
     def begin_work(self) -> None:
-        """Set time zero to the time of the last message, and estimate its state."""
+        """Set time zero to the time of the last message; with an estimator, also estimate the state at that time."""
         assert self.message is not None
         state = self.message.state
         self._epoch, self._heard.t[0] = self._epoch + state.t, np.nan
@@ -146,7 +149,7 @@ class Observer:
         return bool(np.abs(v).max(initial=0.0) < self._policy.rest_speed)
 
     def _estimate(self, sense: Sense, message: Sensed) -> State:
-        """Return the estimated state of a message, and record it instead of the state that the machine sent."""
+        """Return the state estimated from `message`, and record it instead of the state that the machine sent."""
         self._telemetry.lap("read")
         self._used = True
         state = sense(message)

@@ -45,6 +45,12 @@ class Translation(NamedTuple):
 def translation(order: MachineOrder, system: System, feet: tuple[str, ...], wire: Format) -> Translation:
     """Return the maps for a machine with the order `order`.
 
+    Args:
+        order: The machine's order of joints and feet, with signs, offsets and torque scales.
+        system: Multibody system of the loop.
+        feet: Names of the feet in the loop's order.
+        wire: Format of the loop's datagrams.
+
     Raises:
         InputError: The robot has a continuous joint, the order does not name each joint and each foot once, or it
             turns, offsets or scales an unknown joint.
@@ -88,7 +94,7 @@ def translation(order: MachineOrder, system: System, feet: tuple[str, ...], wire
 
 
 def _permutation(what: str, ours: tuple[str, ...], theirs: tuple[str, ...]) -> Integers:
-    """Return the index in `ours` of each name in `theirs`; both must contain the same names."""
+    """Return the index in `ours` of each name in `theirs`; raise `InputError` unless both contain the same names."""
     if sorted(ours) != sorted(theirs):
         raise InputError(f"the order of the machine's {what} must name each of {', '.join(ours)} once")
     return np.array([ours.index(name) for name in theirs], dtype=np.int64)

@@ -1,8 +1,8 @@
-"""Planners and estimators of users in a loop, by place: ``file.py:Class`` or ``package.module:Class``.
+"""Planners and estimators of users in a loop, given as ``file.py:Class`` or ``package.module:Class``.
 
 The classes are constructed like users' controllers (`idcontrol.config.places`): with (robot, mu, rate), with one
-`idcontrol.controllers.Setup`, or without arguments. A loop calls them within its ticks, so a call that takes longer
-than a period delays a command. A slower planner needs a separate process.
+`idcontrol.controllers.Setup`, or without arguments. A loop calls the objects within its ticks, so a call that takes
+longer than a period delays a command. A slower planner needs a separate process.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class Planner(Protocol):
 class Estimator(Protocol):
     """A user's estimator; with an attribute `rate_hz` [Hz] it is called at this rate, otherwise on every message.
 
-    Between two calls the base moves on with its estimated velocity, and joints keep the values of the message.
+    Between two calls, the base is extrapolated with its estimated velocity, and the joints are as in the newest
+    message.
     """
 
     def reset(self, state: State) -> None:
@@ -68,17 +69,18 @@ ESTIMATOR: Final = places.Kind(
 
 
 class SocketPlanner:
-    """A user's planner for the loop.
+    """A user's planner, called in every period or at its `rate_hz` (`Planner`).
 
     Attributes:
-        tasks: Tasks for the controller.
+        tasks: Tasks for the controller: the socket's, if there is one, then the planner's.
     """
 
     def __init__(self, name: str, planner: Any, setup: Setup, notes: int) -> None:
-        """Connect the planner called `name`; it leaves the record's `notes` values NaN.
+        """Connect the planner called `name`; the `notes` values that an experiment's planner records are NaN.
 
         Raises:
-            InputError: The rate of the planner is unusable, or the robot has no socket.
+            InputError: The rate of the planner is unusable, or the robot cannot follow targets
+                (`idcontrol.mpc.Socket`).
         """
         self._name, self._planner, self._notes = name, planner, np.full(notes, np.nan)
         self._every, self._socket = _period("planner", name, planner, setup), None
@@ -126,7 +128,7 @@ class SocketPlanner:
 
     @property
     def halted(self) -> bool:
-        """True if the planner has come to rest after `halt`; for planners that cannot halt, True if all feet stand."""
+        """True if the planner has come to rest; for a planner without ``halted``, True if all feet are in stance."""
         return bool(getattr(self._planner, "halted", self._stance.all()))
 
     def halt(self) -> None:
@@ -134,12 +136,12 @@ class SocketPlanner:
         getattr(self._planner, "halt", lambda: None)()
 
     def notes(self) -> Array:
-        """Return NaN for each value that the experiment's planners record."""
+        """Return NaN for each value that an experiment's planner records."""
         return self._notes
 
 
 class PacedEstimator:
-    """A user's estimator, called at its `rate_hz`."""
+    """A user's estimator, called on every message or at its `rate_hz` (`Estimator`)."""
 
     def __init__(self, name: str, estimator: Any, setup: Setup, start: State) -> None:
         """Restart the estimator called `name` at `start`.
@@ -154,10 +156,10 @@ class PacedEstimator:
         estimator.reset(start)
 
     def __call__(self, sensed: Sensed) -> Sensed:
-        """Return the readings with the estimated state.
+        """Return `sensed` with the estimated state.
 
         Raises:
-            InputError: The estimator returns no state of this robot.
+            InputError: The estimator's result is not a `State`, or does not fit this robot.
         """
         now, last = sensed.state, self._last
         if last is None or now.t < last.t or now.t >= self._next - 1e-9:
@@ -175,17 +177,17 @@ class PacedEstimator:
 
 
 def planner(name: str, setup: Setup, notes: int) -> SocketPlanner:
-    """Return the planner at the place `name`.
+    """Return the planner at the place `name`, e.g. ``file.py:Class``.
 
     Raises:
         UnknownName: Nothing has that name.
-        InputError: The place has no planner, or its rate is unusable.
+        InputError: The place has no planner, its rate is unusable, or the robot cannot follow targets.
     """
     return SocketPlanner(name, places.factory(PLANNER, name, ())(setup), setup, notes)
 
 
 def estimator(name: str, setup: Setup, start: State) -> Callable[[Sensed], Sensed]:
-    """Return the estimator at the place `name`, restarted at `start`.
+    """Return the estimator at the place `name`, e.g. ``file.py:Class``, restarted at `start`.
 
     Raises:
         UnknownName: Nothing has that name.

@@ -38,9 +38,10 @@ WARM_STEPS = 20
 
 
 def warm(plant: Plant, session: Session, start: State, dt: float) -> None:
-    """Step `plant` to compile all code: with joints at their limits, from `start`, and once up and down.
+    """Step `plant` to compile all code; afterwards the plant must be reset.
 
-    Afterwards the plant must be reset.
+    The plant takes a step with its joints at their limits and steps from `start`. A machine that can lie also stands up
+    and lies down.
     """
     system, q = session.system, start.q.copy()
     ends = np.isfinite(system.limits.upper) & ~system.joint_circle
@@ -61,7 +62,7 @@ def warm(plant: Plant, session: Session, start: State, dt: float) -> None:
 
 
 def main() -> int:
-    """Run the plant of a job."""
+    """Run the plant of the job on standard input; return the exit status, 0."""
     job = decode(sys.stdin.readline(), PlantJob)
     np.seterr(all="ignore")  # a value that is not finite is a fault of its tick, not an error of NumPy
     session, dt = resolve(job.target, job.config), job.period / NS

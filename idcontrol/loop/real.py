@@ -129,11 +129,12 @@ class ControlLoop:
     def connect(self, timeout_s: float, alive: Callable[[], bool] = lambda: True) -> bool:
         """Wait for the machine's first state, and warm up planner and controller with it.
 
-        Return False if no state came.
-
         Args:
             timeout_s: Time to wait [s].
-            alive: Returns True while the machine may still come.
+            alive: Returns False once it is certain that no state will come.
+
+        Returns:
+            True if a state came.
         """
         deadline = self._clock.now() + round(timeout_s * NS)
         while not self.endpoint.poll(self._clock.now()):
@@ -152,7 +153,7 @@ class ControlLoop:
         return True
 
     def leave(self) -> None:
-        """Announce to a waiting machine that the loop has stopped; call this only before the first tick."""
+        """Tell a waiting machine that the loop has stopped; call this only before the first tick."""
         self._setpoints.clear()
         self._post(Mode.STOPPED)
 
@@ -166,8 +167,8 @@ class ControlLoop:
         Args:
             cycle: The period that begins.
             end: True to request the end.
-            act: True if the operator has typed the word for this mode. It arms a ready loop; it makes a braked loop
-                ready again if the machine rests and there is no fault.
+            act: True if the operator has typed the word that leaves this mode: ``arm`` arms a ready loop; ``recover``
+                makes a braked loop ready again if the machine rests and there is no fault.
             faults: Faults that the loop cannot detect itself, e.g. of its recorder.
         """
         telemetry = self._telemetry
@@ -211,11 +212,11 @@ class ControlLoop:
         )  # fmt: skip
 
     def kept(self) -> None:
-        """Measure how long recording the row of the last tick took."""
+        """Record how long it took to pass on the row of the last tick; call this after doing so."""
         self._telemetry.lap("record")
 
     def _listen(self, cycle: Cycle) -> Fault:
-        """Read the newest state; return its faults."""
+        """Read the newest state if it is new; return its faults, while torques flow only once per state."""
         self.endpoint.poll(cycle.woke)
         observer, newest, running = self._observer, self.endpoint.newest, self.safety.mode is Mode.RUNNING
         fresh = newest is not observer.datagram
@@ -279,7 +280,7 @@ class ControlLoop:
         return self._setpoints.follow(life.on_the_way(t), self._policy.tracking)
 
     def _go_on(self, now: int) -> tuple[bool, Fault]:
-        """Command a running machine; return True if it lies on its body, and its faults."""
+        """Command a running machine; return True if it has lain down, and the faults."""
         life, control, setpoints, t = self._life, self._control, self._setpoints, now / NS
         if life is None:
             return False, control.ask()
@@ -324,7 +325,7 @@ class ControlLoop:
             progress.first = cycle.index
 
     def _slow(self, now: int) -> bool:
-        """Return True if the joints are slow in a recent state."""
+        """Return True if a recent state shows that all joints are slower than `Policy.rest_speed`."""
         known = self._observer.message is not None and self.endpoint.silence(now) <= self._timing.late
         return known and self._observer.slow()
 
@@ -336,7 +337,7 @@ class ControlLoop:
         return min(1.0, first + (1.0 - first) * (cycle.woke - self.safety.since) / (ramp_s * NS))
 
     def _gate(self, cycle: Cycle, power: float) -> Cut:
-        """Pass the setpoints through the gate; return the limits at which a torque was cut."""
+        """Pass the setpoints through the gate; return the limits at which a setpoint was cut."""
         safety, setpoints, state, timing = self.safety, self._setpoints, self._observer.state, self._timing
         if safety.mode not in (Mode.RUNNING, Mode.DAMPED) or state is None:
             setpoints.clear()
@@ -374,11 +375,11 @@ def run(
         loop: A loop that is connected to its machine.
         clock: The clock of the ticks.
         period: Time between two ticks [ns].
-        push: Stores the telemetry of each tick.
+        push: Passes on the row of each tick.
         asked: Returns True once the end is requested.
-        recorded: Returns True while the telemetry is recorded.
+        recorded: Returns True while the recorder records the rows.
         acts: Returns True if the operator has just typed the word that leaves the loop's mode.
-        heard: Waits for a datagram of the machine; the ticks follow these datagrams (`Pacer`). With None, they follow
+        heard: Waits for a datagram of the machine; the ticks follow these datagrams (`Pacer`). None lets ticks follow
             only the clock.
     """
     pacer = Pacer(clock, period, heard)

@@ -68,7 +68,7 @@ class Granted(msgspec.Struct, frozen=True, kw_only=True):
 def one_blas_thread() -> bool:
     """Prevent BLAS from starting threads in this process and its children.
 
-    Return True if NumPy was not yet imported.
+    Return True if NumPy was not yet imported; otherwise its BLAS may already have threads.
     """
     os.environ.update(ONE_THREAD)
     return "numpy" not in sys.modules
@@ -82,8 +82,8 @@ def undisturbed(cpus: Iterable[int] | None = None) -> Iterator[Granted]:
 
     Args:
         cpus: CPUs to stay on, the preferred CPU first. None means the CPUs that the process may use, the last CPU
-            first. With the scheduling priority, the process is bound to the first CPU that no other loop or plant
-            holds. Without this priority it is not bound: it would wait there for other processes.
+            first. If SCHED_FIFO is granted, the process is bound to the first CPU that no other loop or plant holds.
+            Otherwise it is not bound: on one CPU it would wait for other processes.
     """
     refused: dict[str, str] = {}
     before = os.sched_getaffinity(0)
@@ -127,7 +127,7 @@ def undisturbed(cpus: Iterable[int] | None = None) -> Iterator[Granted]:
 
 
 def resident_mb() -> float:
-    """Return the memory of the process [MB]; NaN if the system does not report it."""
+    """Return the RAM that the process occupies [MB]; NaN if the system does not report it."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:

@@ -1,4 +1,4 @@
-"""The recorder: it reads the telemetry of a loop and of its machine from their rings, and writes a run folder for each.
+"""The recorder: reads the telemetry of a loop and of its machine from their rings, and writes a run folder for each.
 
 As a separate process it reads a `RecordJob` (one line of JSON) from its standard input and drains the rings
 (`idcontrol.loop.ring`). A second line describes the end of the loop (`Ending`); then the process prints the metrics. If
@@ -44,7 +44,7 @@ EXTRA = (
     *COURSE, "t_machine", "tau_wanted", "sent", "tau_applied", "accelerometer", "dropped", "status", "step_us",
     "drive_error", "temperature", "voltage", "estop", "axes", "buttons",
 )  # fmt: skip
-"""Channels of the loop's record in addition to the channels of its session."""
+"""Telemetry channels that every loop records in addition to `Session.channels`."""
 TIMES = tuple(name for name in EXTRA if name.endswith("_us"))
 UNITS = {
     **dict.fromkeys(TIMES, "us"), "utc_s": "s", "t_machine": "s", "tau_wanted": "N m", "tau_applied": "N m",
@@ -55,23 +55,22 @@ WALL_TIME = (*TIMES, "utc_s", "sequence", "machine_sequence", "echo", "missed", 
 WORST = 5
 """Number of longest ticks that are reported individually."""
 EVERY_S = 0.01
-"""Time between two reads of the rings [s]. After each read, the rows are handed to the operating system; a killed
-recorder loses the rows since the last read."""
+"""Time between two reads of the rings [s]. After each read, rows are handed to the operating system. A killed recorder
+loses the rows since the last read."""
 WRITTEN_AT_ONCE = 200
 """Largest number of rows that are written between two reads of the rings; during longer writes the rings might
 overflow."""
 FULL = 0.9
-"""Fraction of the period above which a tick counts as too long, because Linux may then pause the loop
+"""Median duration of ticks, as a fraction of the period, from which on a loop is `too_slow`: Linux may then pause it
 (`idcontrol.loop.realtime`)."""
 STILL_S = 0.5
-"""Time without a row after which the ring of a killed writer counts as ended [s]."""
+"""Time without a row after which the rings of a killed loop count as ended [s]."""
 HELD_UP_S = 30.0
-"""Time without a row after which the ring of a killed writer counts as ended although its machine still moves [s]. The
-machine will announce its stop, but a busy computer may delay the announcement.
+"""The same while the machine runs or brakes [s]: it will stop and record that, but a busy computer may delay its rows.
 """
 
 WORDS: Final = {Mode.READY: "arm", Mode.DAMPED: "recover"}
-"""The word by which the operator leaves a mode."""
+"""The word that the operator types to leave a mode."""
 EFFECTS: Final = {Mode.READY: "let the machine move", Mode.DAMPED: "make it ready again, once it rests without a fault"}
 """The effect of the word in each mode, for the question to the operator."""
 
@@ -130,7 +129,7 @@ class Scribe:
             out: Folder of the record, empty.
             config: Resolved configuration.
             h: Control period [s].
-            machine_too: True if the machine also sends rows.
+            machine_too: True to record the machine, too.
             estimated: True if the base in the loop's rows is an estimate.
             attended: True if an operator is asked for `WORDS`.
             report: Called with a line for each change of the loop's mode, phase or faults.
@@ -159,7 +158,7 @@ class Scribe:
         self.fault_events = 0
 
     def loop_rows(self, rows: Array) -> None:
-        """Process rows of the loop's ring, shape (n, width)."""
+        """Record rows of the loop, shape (n, width), and note changes of mode, phase and faults as events."""
         columns = views(rows, self._channels)
         begin = 0 if self._first is not None else len(rows)
         lies = self._session.lying is not None
@@ -179,7 +178,7 @@ class Scribe:
         self._pending = waiting[-1:].copy()
 
     def machine_rows(self, rows: Array) -> None:
-        """Process rows of the machine's ring."""
+        """Record rows of the machine, shape (n, width), and note changes of mode and faults as events."""
         if self._machine is None:
             return
         columns = views(rows, self._machine_channels)
@@ -218,7 +217,7 @@ class Scribe:
         return metrics
 
     def _note(self, tick: int, mode: Mode, faults: int) -> None:
-        """Record an event if mode or faults differ from the previous tick."""
+        """Record events if mode or faults differ from the previous tick; ignore faults while no torques flow."""
         if Mode.RUNNING not in (mode, self._mode):
             faults = 0  # without torques, faults do no harm
         if mode is self._mode and faults == self._faults:
@@ -240,7 +239,7 @@ class Scribe:
             self._report(what)
 
     def _write(self, rows: Array, force: Array) -> None:
-        """Write rows of the loop, shape (n, width), and the forces that resulted, shape (n, feet, 3)."""
+        """Write rows of the loop, shape (n, width), with the contact forces that resulted, shape (n, feet, 3)."""
         if self._first is None or not len(rows):
             return
         columns = {name: values for name, values in views(rows, self._channels).items() if values.size}
@@ -322,7 +321,7 @@ class Scribe:
         return "; ".join(causes if slow is None else [*causes, slow])
 
     def _culprit(self, fault: Fault, recorded: Mapping[str, Array]) -> str:
-        """Return joint and value of a fault in parentheses; "" if the record does not show them."""
+        """Return the joint and value that caused a fault, in parentheses; "" if the record does not show them."""
         rows = np.flatnonzero(recorded["faults"].astype(np.int64) & fault)
         # the torques of the tick that ended the run are already the brake's
         rows = rows[recorded["mode"][rows] == Mode.RUNNING] if np.any(recorded["mode"][rows] == Mode.RUNNING) else rows
@@ -342,7 +341,7 @@ DROPPED: Final = {
 
 
 class _Row(Mapping[str, Array]):
-    """One row of columns; views of channels are created on access, because only few channels are used."""
+    """One row of the columns of all channels; a view is created on access, because only few channels are used."""
 
     def __init__(self, columns: Mapping[str, Array], at: int) -> None:
         self._columns, self._at = columns, at
@@ -368,7 +367,7 @@ def working(recorded: Mapping[str, Array]) -> slice:
 
 
 def _times(arrays: Mapping[str, Array]) -> dict[str, Any]:
-    """Return the metrics of times [µs] of running ticks."""
+    """Return metrics of the times [µs] of working ticks."""
     periods = arrays["period_us"][np.isfinite(arrays["period_us"])]
     return {
         "period_us": percentiles(periods),
@@ -429,7 +428,7 @@ class _Drain:
         return len(rows) > 0
 
     def write(self, most: int | None = None) -> None:
-        """Write waiting rows, at most `most` if that is not None."""
+        """Write blocks of waiting rows until `most` rows are written, or all rows if `most` is None."""
         written = 0
         while self.waiting and (most is None or written < most):
             rows = self.waiting.popleft()
@@ -460,7 +459,7 @@ class Lines:
 
 @dataclass(slots=True)
 class Batch:
-    """Rows that are passed on together: dividing one row into channels takes as long as dividing hundreds."""
+    """Collects rows to pass them on together: dividing one row into channels takes as long as dividing hundreds."""
 
     take: Callable[[Array], None]
     rows: list[Array] = field(default_factory=list)
@@ -479,9 +478,9 @@ class Batch:
 
 
 def end_speed(recorded: Mapping[str, Array]) -> float | None:
-    """Return the largest speed of the base while the loop brakes or is stopped at the end of the run [m/s].
+    """Return the largest speed of the base in the last rows, in which the loop brakes or is stopped [m/s].
 
-    The speed is None if the run ends in another mode.
+    Return None if the record ends in another mode.
     """
     active = np.flatnonzero(recorded["mode"] < Mode.DAMPED)
     last = recorded["v"][active[-1] + 1 if active.size else 0 :, :3]
@@ -489,7 +488,7 @@ def end_speed(recorded: Mapping[str, Array]) -> float | None:
 
 
 def main() -> int:
-    """Drain the rings into a record; return the exit status: 0, or the error number of the disk."""
+    """Drain the rings into a record; return the exit status: 0, or the number of the disk's error."""
     job = decode(sys.stdin.readline(), RecordJob)
     try:
         _record(job)

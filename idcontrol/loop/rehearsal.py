@@ -1,8 +1,8 @@
 """Run a rehearsal shortly before each tick, so that the tick's code and data are in the processor's caches.
 
-Between two ticks the processor halts or runs other processes, so a tick starts with caches that contain little of its
-code. A `Rehearsal` is a second loop with a separate planner and controller. It reads the same state repeatedly, and its
-commands are not sent. It runs while the loop would otherwise only spin.
+Between two ticks the processor halts or runs other processes, so the caches contain little of a tick's code when it
+starts. A `Rehearsal` is a second loop with a separate planner and controller. It reads the same state repeatedly, and
+its commands are not sent. It runs while the loop would otherwise only spin.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ SLOWER: Final = 1.5
 
 
 class Rehearsal:
-    """A loop without a machine; the object is also the link, and plays the machine.
+    """A loop without a machine; the object is also the link of this loop, and plays the machine.
 
     Attributes:
-        on_alarm: As in `ControlLoop`. Without an alarm, a planner that hangs in the rehearsal would block the loop for
-            ever.
+        on_alarm: The handler of SIGALRM, as in `ControlLoop`. Without an alarm, a planner that hangs in the rehearsal
+            would block the loop for ever.
     """
 
     def __init__(
@@ -62,12 +62,12 @@ class Rehearsal:
         self.on_alarm = self._loop.on_alarm
 
     def __call__(self, deadline: int) -> None:
-        """Run a tick if it will end before the `deadline` [ns]; do nothing if an earlier tick has hung."""
+        """Run a tick if it should end before `deadline` [ns]; do nothing if an earlier tick has hung."""
         if deadline - self._clock.now() > SLOWER * self._lasts and self._tick() >= self._hang:
             self._lasts = sys.maxsize
 
     def _tick(self) -> int:
-        """Run a tick; return its duration [ns]."""
+        """Run a tick of the rehearsal; return its duration [ns]."""
         began = self._clock.now()
         self._heard, self._count = bytes(self._machine.seal(Mode.RUNNING, began, 0)), self._count + 1
         self._loop.tick(Cycle(index=self._count, due=began, woke=began))

@@ -1,9 +1,8 @@
-"""Telemetry: rows of numbers that a tick passes to another process, at the cost of one copy.
+"""A ring buffer in shared memory, through which ticks pass rows of numbers to other processes.
 
-A ring buffer in shared memory has one writer. The writer never waits: a reader that lags by the ring's length loses the
-oldest rows, and counts them. A row is valid once the count of written rows includes it, so a writer killed during a
-write leaves no half-written row. One reader, the recorder, also writes how far it has read; the writer thus knows its
-lag.
+A ring has one writer, which never waits: a reader that lags by the ring's length loses the oldest rows, and counts
+them. A row is valid once the count of written rows includes it, so a writer killed during a write leaves no
+half-written row. One reader, the recorder, also writes how far it has read, so the writer knows the recorder's lag.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ def ring_bytes(row_width: int, rows: int) -> int:
 
 
 class Ring:
-    """A ring over shared memory; each side makes its own object.
+    """One side of a ring in shared memory; writer and readers each have an object.
 
     Attributes:
         lost: Number of rows overwritten before the reader read them.
     """
 
     def __init__(self, memory: mmap.mmap, row_width: int) -> None:
-        """Use all of `memory`; it must be zeroed before the first process attaches."""
+        """Use all of `memory`, for rows of `row_width` numbers; it must be zero before the first process uses it."""
         # number of rows written, number of rows read by the recorder
         self._head = np.frombuffer(memory, dtype=np.uint64, count=2)
         rows = (len(memory) - _HEAD_BYTES) // (8 * row_width)

@@ -35,7 +35,7 @@ class Planner(Protocol):
         """Return the reference at ``state.t``."""
 
     def notes(self) -> Array:
-        """Return further numbers of the last call for the record, shape (`Session.notes`,)."""
+        """Return further values of the last call for the record, shape (`Session.notes`,)."""
 
 
 @runtime_checkable
@@ -73,7 +73,7 @@ class Session(Protocol):
         """Return a new planner, which the caller must reset."""
 
     def setup(self) -> controllers.Setup:
-        """Return the setup of a controller."""
+        """Return a new setup for the session's controller."""
 
     def plant(self, dt: float) -> Plant:
         """Return the plant that replaces the hardware, stepped every `dt` [s]."""
@@ -82,14 +82,15 @@ class Session(Protocol):
         """Return the path on which the machine stands up and lies down; None if it does neither."""
 
     def channels(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
-        """Return shapes and units of the channels of `idcontrol.loop.telemetry.channels` and of `derive`.
+        """Return shapes and units of the recorded channels.
 
-        Channel `t` is the time since the start; `force` contains the contact forces that result from the torques of a
-        tick.
+        A channel comes from the channel with the same name in `idcontrol.loop.telemetry.channels`, or from `derive`.
+        There are two exceptions: ``t`` is the time since the first tick with torques, and ``force`` contains the
+        contact forces that result from the torques of a tick.
         """
 
     def derive(self, row: Mapping[str, Array]) -> Mapping[str, Any]:
-        """Return further channels of the record, computed from the channels of one tick."""
+        """Return the values of further channels, computed from the telemetry channels of one tick."""
 
     def meta(self) -> dict[str, Any]:
         """Return facts about the run for the record."""
@@ -99,9 +100,9 @@ class Session(Protocol):
 
 
 Sense = Callable[[Sensed], State]
-"""Returns the state for planner and controller, from a message of the machine."""
+"""Returns the state for planner and controller, given a message of the machine."""
 Stance = Callable[[State, Reference], Reference]
-"""Returns the reference with the contacts that the controller assumes."""
+"""Returns the reference with the feet that count as standing, given the state and the planned reference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +116,7 @@ class Parts:
         wire: Format of the datagrams.
         limits: Limits of the joints.
         sense: Creates a new `Sense`. None means that the machine's state is used unchanged.
-        stance: Replaces the planned contacts by sensed contacts. None means that the planned contacts are used.
+        stance: Replaces the planned stance by the sensed stance. None means that the planned stance is used.
         translation: Maps between the machine's order of joints and the loop's; None if no other order is set.
         notes: Number of values that the planner notes.
         between: Path on which the machine stands up and lies down; None if the machine is braked at the end instead.

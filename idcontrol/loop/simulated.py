@@ -21,7 +21,7 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         state: True state at the start of the period.
-        sensed: The sensed state.
+        sensed: State sensed at the start of the period.
         reference: Reference of the planner.
         command: Command of the controller.
         forces: Contact forces of the plant, averaged over the period.
@@ -60,9 +60,11 @@ def ticks(
         h: Control period [s].
         steps: Number of periods.
         sense: Returns the sensed state from the true state. None means that the true state is sensed.
-        ahead: Returns the predicted state at the arrival of a command. None means no delay. A tick contains the
-            reference at the start of the period, and the command sent at that time.
-        patch: Foot of each contact of plant and controller, for machines on soles. States have one force per foot.
+        ahead: Predicts the state in which the plant will receive the command; planner and controller get this state.
+            None means no delay. With a delay, a `Tick` contains the command sent in the period, and the reference of
+            the command that arrives in the period.
+        patch: Foot of each contact of plant and controller, for robots with soles; None if each contact is a foot.
+            States contain one force per foot.
 
     Yields:
         One `Tick` per period.

@@ -1,4 +1,4 @@
-"""Signals that end a loop: immediately if nothing moves; otherwise the machine first comes to rest."""
+"""Signals that end a loop: immediately if nothing moves; otherwise after the machine has come to rest."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Stop:
         """Mark the start of the time in which the machine may move.
 
         Raises:
-            Interrupted: A signal arrived earlier, but its `Interrupted` was postponed, or swallowed by other code.
+            Interrupted: A signal arrived earlier, but its exception was postponed, or swallowed by other code.
         """
         if self.asked:
             raise Interrupted(self.asked)
@@ -72,7 +72,7 @@ class Stop:
 
     @property
     def heeded(self) -> bool:
-        """True if signals reach this object."""
+        """True if this object handles the signals: within its context, in the main thread."""
         return bool(self._before)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:

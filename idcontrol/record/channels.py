@@ -1,4 +1,4 @@
-"""Layout of a record's row: channels of any shape, side by side in one array of numbers."""
+"""The layout of a row of a record: channels of any shape, side by side in one array of numbers."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class ChannelRow:
         self._channels = channels
 
     def writer(self, names: Sequence[str]) -> Callable[..., None]:
-        """Return a function that writes all channels `names` in one assignment.
+        """Return a function that takes the values of the channels `names` and writes them into the row.
 
         Args:
-            names: Channels of one number each, side by side in this order; the function takes their values.
+            names: Channels of one number each, adjacent in the row in this order.
         """
         where = span(self._channels, names)
         assert where.stop - where.start == len(names)

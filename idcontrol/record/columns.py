@@ -1,4 +1,4 @@
-"""The name and the unit of each number of a channel, for tables."""
+"""The name and unit of each number in a channel, for tables."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OF_BASE: Mapping[str, Mapping[Column, str]] = {
     "commanded": COMMAND,
     "granted": COMMAND,
 }
-"""Channels of a walk that belong to no joint and no foot, with names and units of their numbers."""
+"""Channels of a walk whose numbers belong to neither joints nor feet, with the names and units of the numbers."""
 PER_JOINT = ("q_des", "v_des", "a_des", "tau", "tau_wanted", "tau_applied")
 SENT: Mapping[str, str] = {"tau": "N m", "q": "rad", "v": "rad/s", "kp": "N m/rad", "kd": "N m s/rad"}
 """The rows of a command to the drives, with their units."""
@@ -37,10 +37,10 @@ PER_FOOT_AND_AXIS = ("feet", "feet_des", "force", "force_pred", *SOLES)
 
 
 def columns_of(channel: str, shape: Sequence[int], unit: str, layout: Layout | None) -> dict[Column, str]:
-    """Return the unit of each number of a channel, by its name, in the order of a row.
+    """Return the units of the numbers in a channel, keyed by the numbers' names, in the order of a row.
 
-    In a walk, the numbers have the names of joints, feet and axes. In channels ``pose_...``, they have the names in
-    `PLACE`. All other numbers have the channel's name and an index: ``tau[0]``.
+    In the known channels of a walk, numbers are named after joints, feet and axes. In channels ``pose_...``, the names
+    are in `PLACE`. All other numbers are named after the channel, with an index: ``tau[0]``.
 
     Args:
         channel: Name of the channel.
@@ -57,7 +57,7 @@ def columns_of(channel: str, shape: Sequence[int], unit: str, layout: Layout | N
 
 
 def _of_a_walk(channel: str, shape: Sequence[int], unit: str, layout: Layout) -> dict[Column, str]:
-    """Return the columns of a channel of a walk; an empty dictionary if the numbers have no names."""
+    """Return names and units of the numbers in a channel of a walk; an empty dictionary for unknown channels."""
     if channel in PER_JOINT:
         return dict.fromkeys(layout.joints, unit)
     if channel == "sent":
@@ -76,7 +76,15 @@ def _of_a_walk(channel: str, shape: Sequence[int], unit: str, layout: Layout) ->
 def _of_state(
     size: int, base: Mapping[Column, str], places: Sequence[int], joints: Sequence[str], unit: str
 ) -> dict[Column, str]:
-    """Return the columns of a configuration or velocity: joints at their `places`, the base's numbers at the others."""
+    """Return names and units of `size` numbers of a configuration or velocity.
+
+    Args:
+        size: Number of values.
+        base: Names and units of the base's values; they fill the indices that belong to no joint.
+        places: Index of each joint.
+        joints: Names of the joints.
+        unit: Unit of the joints' values.
+    """
     at, rest = dict(zip(places, joints, strict=True)), iter(base.items())
     columns: dict[Column, str] = {}
     for k in range(size):

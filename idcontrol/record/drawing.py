@@ -1,4 +1,4 @@
-"""Drawing for a page: the style, axes, and pictures as data URIs."""
+"""Figures for a page: their style and axes, and their conversion to pictures in the page's text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from idcontrol.record.files import checked, within
 
 _WIDTH = 10.0  # inches; the page shows them at 96 px
 LEGEND_LETTERS = 130
-"""Number of letters that fit into one line of a legend."""
+"""Number of letters that fit into one line of a figure's legend."""
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # distinguishable by colour-blind readers
 
 STYLE = {
@@ -67,9 +67,9 @@ class _Recorded(msgspec.Struct, frozen=True):
 
 
 def recorded(folder: Path, meta: Mapping[str, Any]) -> list[Picture]:
-    """Return figures that a run has drawn: SVG files in its folder, listed in ``meta["figures"]``.
+    """Return the figures that a run has drawn: SVG files in its folder, listed in ``meta["figures"]``.
 
-    Missing files are left out.
+    Listed files that are missing are left out.
 
     Raises:
         InputError: The list is damaged, or a file leads out of the folder.
@@ -98,10 +98,10 @@ def _uri(svg: bytes) -> str:
 
 
 def panels(heights: Sequence[float], columns: int = 1, *, gap: float = 0.14, **more: Any) -> tuple[Figure, Any]:
-    """Return axes in rows and columns; they fill the space around their labels.
+    """Return a new figure with axes in rows and columns.
 
     Args:
-        heights: Heights of the rows [inches].
+        heights: Height of the axes in each row [inches].
         columns: Number of columns.
         gap: Space between rows, for their labels [inches].
         more: Further arguments of `Figure.subplots`.
@@ -117,7 +117,7 @@ def panels(heights: Sequence[float], columns: int = 1, *, gap: float = 0.14, **m
 
 
 def legend_above(figure: Figure, axes: Any) -> None:
-    """Put the legend of `axes` above the whole figure; the figure grows by the height of the legend."""
+    """Put the legend of `axes` above all axes of the figure; the figure grows by the height of the legend."""
     handles, labels = axes.get_legend_handles_labels()
     if any(labels):
         columns = max(1, min(len(labels), LEGEND_LETTERS // (6 + max(map(len, labels)))))

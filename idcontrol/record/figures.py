@@ -12,9 +12,9 @@ from idcontrol.record.plots import COLORS, DARK, DRAWABLE, QUIET, Curve, Moment,
 from idcontrol.types import TOUCHING_N, Array, Status
 
 LIMIT_FACTOR = 1.3
-"""Torque limits up to this multiple of the largest torque are drawn."""
+"""Torque limits below this multiple of a joint's largest torque are drawn."""
 IN_WINDOW = "; the chosen window is dark"
-"""End of the sentence below the picture of a path if the reader can choose a window of time."""
+"""End of the sentence below the map of a path, for pages on which the reader can choose a window of time."""
 JOINTS = 3
 """Number of joints shown at first: one leg."""
 
@@ -42,7 +42,7 @@ class Walk(NamedTuple):
 
     @property
     def torque_rate(self) -> Array:
-        """Change of the torques since the last row, divided by the control period, shape (rows, joints) [N m/s]."""
+        """Change of the torques since the last row per control period, shape (rows, joints) [N m/s]; zero at first."""
         tau = self.arrays["tau"]
         return np.diff(tau, axis=0, prepend=tau[:1]) / self.layout.period_s
 
@@ -54,7 +54,7 @@ class Walk(NamedTuple):
 
 
 def drawable(arrays: Mapping[str, Array], layout: Layout) -> Walk:
-    """Return the walk in `arrays`, with NaN for infinite values and values above `plots.DRAWABLE`."""
+    """Return the walk in `arrays`, with NaN for values whose size is `plots.DRAWABLE` or more."""
     return Walk({name: np.where(np.abs(values) < DRAWABLE, values, np.nan) for name, values in arrays.items()}, layout)
 
 
@@ -83,7 +83,11 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, events: Sequence[Map
 
 
 def moments(walk: Walk, events: Sequence[Mapping[str, Any]] = ()) -> list[Moment]:
-    """Return the worst instants, the first unsolved step of each solver, and all events, as places to look first."""
+    """Return the instants at which to look first.
+
+    These are the instants of the largest torque rate, torque, joint error and force error; the first step of the
+    controller, and of the plant, whose status is not solved; and all events.
+    """
     t, names = walk.arrays["t"], walk.layout.joints
     instants = []
     for what, unit, values in (
@@ -108,7 +112,7 @@ def moments(walk: Walk, events: Sequence[Mapping[str, Any]] = ()) -> list[Moment
 
 
 def glance(walk: Walk) -> Section:
-    """Return errors, torque rate, base, and outcomes of the steps."""
+    """Return the section of errors, torque rate, height and tilt of the base, and outcomes of the steps."""
     arrays = walk.arrays
     error = np.abs(walk.predicted - arrays["force"][:, :, 2].sum(axis=1))
     predictive = np.isfinite(error).any()
@@ -143,7 +147,7 @@ def glance(walk: Walk) -> Section:
 
 
 def path(walk: Walk) -> Section:
-    """Return the path from above, and the distance between the path and the centre of mass."""
+    """Return the section with the map, and the distance of the centre of mass from the line between two waypoints."""
     arrays = walk.arrays
     known = np.isfinite(arrays["target"]).all(axis=1) & np.isfinite(arrays["segment"]).all(axis=1)
     counted = known & ~(arrays["turning"] > 0.5)
@@ -170,7 +174,7 @@ def path(walk: Walk) -> Section:
 
 
 def joints(walk: Walk) -> Section:
-    """Return positions and velocities of the joints together with their references."""
+    """Return the section of positions and velocities of the joints, with their references."""
     return Section(
         "Joints",
         "Joint positions and velocities, measured (lines) and reference (dashed).",
@@ -182,7 +186,7 @@ def joints(walk: Walk) -> Section:
 
 
 def torques(walk: Walk) -> Section:
-    """Return torques and their rate of change."""
+    """Return the section of joint torques and their rate of change."""
     tau, names = walk.arrays["tau"], walk.layout.joints
     bounds = LIMIT_FACTOR * np.nanmax(np.abs(tau), axis=0, initial=0.0)
     limits = [
@@ -202,7 +206,7 @@ def torques(walk: Walk) -> Section:
 
 
 def forces(walk: Walk) -> Section:
-    """Return the vertical contact forces of each foot and their sum."""
+    """Return the section of vertical contact forces at each foot, and of their sum."""
     real, predicted = walk.arrays["force"][:, :, 2], walk.arrays["force_pred"][:, :, 2]
     together = [
         Curve("sum in the plant", real.sum(axis=1), COLORS[5], look="area"),
@@ -216,7 +220,7 @@ def forces(walk: Walk) -> Section:
 
 
 def pressure(walk: Walk) -> Section:
-    """Return centres of pressure of soles, and the moments about the vertical at these points."""
+    """Return the section of centres of pressure of soles, and of the moments about the vertical at these points."""
     names, feet = walk.layout.feet, walk.arrays["feet"]
     away, moment = list[Array](), list[Array]()
     for ending in ("", "_pred"):
@@ -239,7 +243,7 @@ def pressure(walk: Walk) -> Section:
 
 
 def feet(walk: Walk) -> Section:
-    """Return the gait diagram and the heights of the feet."""
+    """Return the section with the gait diagram and the heights of the feet."""
     arrays, names = walk.arrays, walk.layout.feet
     touching = np.linalg.norm(arrays["force"], axis=2) > TOUCHING_N
     bars = []

@@ -1,7 +1,7 @@
-"""Read files of a record that may come from anywhere.
+"""Read files of a record that may come from anywhere, even from an attacker.
 
-A record may be hostile. Links out of its folder, virtual and external data, deep nesting, and arrays larger than their
-compressed files allow are refused, with a one-line error.
+Refused with a one-line error are links out of the folder, virtual and external data, deep nesting, and arrays larger
+than their compressed files allow.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ T = TypeVar("T")
 
 
 def within(folder: Path, name: str) -> Path | None:
-    """Return the regular file or folder `name` of a record; None if it does not exist.
+    """Return the path of the file or folder `name` in the folder of a record; None if it does not exist.
 
     Raises:
-        InputError: The file is a link out of `folder`, or a pipe, device or socket.
+        InputError: `name` leads out of `folder`, or is a pipe, device or socket.
     """
     path = folder / name
     if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
@@ -43,10 +43,10 @@ def within(folder: Path, name: str) -> Path | None:
 
 
 def read_json(folder: Path, name: str) -> dict[str, Any]:
-    """Return the JSON object in a file of a record.
+    """Return the JSON object in the file `name` in the folder of a record.
 
     Raises:
-        InputError: The file is missing or damaged, or a link out of `folder`.
+        InputError: The file is missing or damaged, or leads out of `folder`.
     """
     path = within(folder, name)
     if path is None:
@@ -122,7 +122,11 @@ def read_h5(path: Path) -> tuple[Facts, dict[str, Array], dict[str, str]]:
 
 
 def _dataset(file: h5py.File, name: str) -> h5py.Dataset:
-    """Return a channel of a record. Links are not followed, because they may lead anywhere."""
+    """Return the dataset of channel `name`; links are not followed, because they may lead anywhere.
+
+    Raises:
+        InputError: The object is not a dataset of float64 with rows, stored in this file.
+    """
     what = None
     if not isinstance(file.get(name, getlink=True), h5py.HardLink):
         what = "a link"

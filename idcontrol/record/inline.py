@@ -25,9 +25,9 @@ SHOWN = (
     "completed", "fell_at_s", "distance_m", "q_err_rad", "dtau_mean_nm_s", "dtau_max_nm_s", "force_err_rel", "slip_m_s",
     "step_us.p50", "realtime_factor",
 )  # fmt: skip
-"""Quantities of a summary; `Run.metrics` has all quantities."""
+"""Keys of the metrics in a summary; `Run.metrics` has all metrics."""
 PERIODS = 4
-"""Number of gait periods in detailed plots without a window."""
+"""Number of gait periods that plots of torques and forces show if no window is given."""
 LOG_SPAN = 1e-4
 """Lower end of a logarithmic axis, as a share of its upper end."""
 Window = tuple[float, float]
@@ -50,16 +50,16 @@ class Drawing:
 
 
 class Plots:
-    """The plots of a recorded walk, each over a `window` of times [s].
+    """The plots of a recorded walk, each over a `window`: its start and end [s].
 
-    They raise an InputError if no row is in the window, or if a given joint or foot has no curve.
+    Each method raises an InputError if no row is in the window, or if a given joint or foot has no curve.
     """
 
     def __init__(self, arrays: Mapping[str, Array], layout: Layout | None, where: str) -> None:
-        """Plot the arrays of a walk, recorded in the folder `where`.
+        """Prepare plots of the `arrays` of a walk; `where` names the record in error messages.
 
         Raises:
-            InputError: The run is not a walk, or is too short.
+            InputError: The run is not a walk (`layout` is None), or has fewer than three rows.
         """
         if layout is None or len(arrays["t"]) < 3:
             raise InputError(f"{where} is not a walk of three rows or more, which these plots need")
@@ -69,20 +69,26 @@ class Plots:
         return ["forces", "path", "smoothness", "torques"]
 
     def torques(self, window: Window | None = None, joints: Sequence[str] = ()) -> Drawing:
-        """Return joint torques and their rate of change; by default for all joints, over a few strides."""
+        """Return a plot of joint torques and their rate of change; by default of all joints, over `PERIODS`."""
         return self._drawn(figures.torques(self._walk), window or self._strides(), joints)
 
     def forces(self, window: Window | None = None, feet: Sequence[str] = ()) -> Drawing:
-        """Return real and predicted vertical contact forces; by default for all feet, over a few strides."""
+        """Return a plot of real and predicted vertical contact forces; by default of all feet, over `PERIODS`."""
         return self._drawn(figures.forces(self._walk), window or self._strides(), feet)
 
     def path(self, window: Window | None = None) -> Drawing:
-        """Return the path from above, and its distance from the centre of mass; by default for the whole run."""
+        """Return a map of base and centre of mass, and the latter's distance from the line between two waypoints.
+
+        The default window is the whole run.
+        """
         section = figures.path(self._walk)
         return self._drawn(replace(section, sentence=section.sentence.replace(figures.IN_WINDOW, "")), window)
 
     def smoothness(self, window: Window | None = None) -> Drawing:
-        """Return largest and mean torque rate of the joints over time, with percentiles; by default for all rows."""
+        """Return a plot of the largest and mean torque rate of the joints; by default for the whole run.
+
+        The percentiles below the plot are of all joints and rows of the run.
+        """
         rate = np.abs(self._walk.torque_rate[1:])
         middle, high, highest = np.percentile(rate, (50, 99, 99.9))
         sentence = (
@@ -114,7 +120,14 @@ class Plots:
 
 
 def _drawn(section: Section, t: Array, rows: Booleans, only: Sequence[str]) -> Figure:
-    """Return a section of the report as a picture: its map, then its panels, over the rows of a window."""
+    """Return a section of the report as a figure: its map, then its panels.
+
+    Args:
+        section: The section.
+        t: Times of all rows, shape (rows,) [s].
+        rows: True for rows in the window, shape (rows,).
+        only: Joints or feet whose curves are drawn; empty for all.
+    """
     heights = [3.9] * bool(section.track) + [1.9] * len(section.panels)
     figure, grid = panels(heights, gap=0.45)
     axes = list(grid[:, 0])

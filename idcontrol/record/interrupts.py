@@ -1,8 +1,8 @@
 """Signals that end a program at any point of its execution.
 
 The handler of a signal may raise in any running code, but Python drops exceptions in callbacks from C (weak references,
-finalizers, ctypes). Numba compiles kernels through such callbacks and then fails with another error ("no compiled
-object yet"). The signal is therefore repeated until its exception has left the callback.
+finalizers, ctypes). Numba compiles kernels through such callbacks. If an exception is dropped there, Numba fails later
+with another error ("no compiled object yet"). A signal that arrives in a callback is therefore repeated later.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ AGAIN_S = 0.02
 
 
 def postponed(number: int, frame: FrameType | None) -> bool:
-    """True if Python would drop an exception raised in `frame`; if so, repeat signal `number` soon."""
+    """True if Python would drop an exception raised in `frame`; then also repeat signal `number` after `AGAIN_S`."""
     while frame is not None:
         of_compiler = "_raw" in frame.f_code.co_name
         module = frame.f_globals.get("__name__")
@@ -35,7 +35,10 @@ def postponed(number: int, frame: FrameType | None) -> bool:
 
 @contextlib.contextmanager
 def ctrl_c_is_heard() -> Iterator[None]:
-    """Let Ctrl-C raise KeyboardInterrupt outside callbacks from C; do nothing outside the main thread."""
+    """Let Ctrl-C raise KeyboardInterrupt only outside callbacks from C.
+
+    Do nothing outside the main thread, or if SIGINT has a handler other than Python's.
+    """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         with _raised(signal.SIGINT, KeyboardInterrupt):
             yield
@@ -45,14 +48,14 @@ def ctrl_c_is_heard() -> Iterator[None]:
 
 @contextlib.contextmanager
 def sigterm_is_heard() -> Iterator[None]:
-    """Let SIGTERM raise `Terminated` outside callbacks from C; do nothing outside the main thread."""
+    """Let SIGTERM raise `Terminated`, only outside callbacks from C; do nothing outside the main thread."""
     with _raised(signal.SIGTERM, Terminated):
         yield
 
 
 @contextlib.contextmanager
 def _raised(number: int, kind: type[BaseException]) -> Iterator[None]:
-    """Raise `kind` when signal `number` arrives, and again if Python has dropped it."""
+    """Raise `kind` when signal `number` arrives; if Python drops the exception, raise it again."""
     if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
         yield
         return

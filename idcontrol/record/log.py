@@ -1,4 +1,4 @@
-"""The log of a running record: an append-only file that stays readable wherever it is cut off.
+"""The log of a run in progress: an append-only file that stays readable wherever it is cut off.
 
 The file begins with a magic number (8 bytes), the length and the CRC-32 of the header (uint32 each), and the header in
 JSON. Blocks follow. A block has a magic number (4 bytes), its number of rows (uint32), the bytes of its payload
@@ -66,7 +66,7 @@ class Log:
         units: Unit of each channel; "" without a unit.
         wall_time: Channels that are wall time.
         blocks: Offset of each payload, and its number of rows.
-        note: One line about a dropped tail; "" if nothing was dropped.
+        note: One line about a dropped end of the file; "" if nothing was dropped.
     """
 
     path: Path
@@ -82,7 +82,7 @@ class Log:
         return sum(rows for _, rows in self.blocks)
 
     def payloads(self) -> Iterator[Array]:
-        """Return the blocks, one at a time, each of shape (rows, values)."""
+        """Yield the rows of each block, shape (rows, values)."""
         values = width(self.channels)
         with self.path.open("rb") as file:
             for offset, rows in self.blocks:
@@ -101,7 +101,7 @@ class Log:
 
 
 def read_log(path: Path) -> Log:
-    """Read the header and find the valid blocks; everything after the first invalid block is dropped.
+    """Read the header and find the valid blocks; drop everything from the first invalid block on.
 
     Raises:
         InputError: The header is damaged or of a newer version.

@@ -1,11 +1,11 @@
 """A record as an MCAP file, which Foxglove and PlotJuggler open.
 
 MCAP (https://mcap.dev) is a container of messages with times. The topic ``/run`` has one JSON message per row of the
-record. A message contains all channels by name, and their numbers by the names of joints, feet and axes
+record. A message contains all channels except ``t`` by name, and their numbers by the names of joints, feet and axes
 (`idcontrol.record.columns`). For example, a curve is ``/run.tau.LF_X_1`` in Foxglove and ``/run/tau/LF_X_1`` in
-PlotJuggler. The topic ``/base`` has the pose of a floating base, and ``/events`` has the events, in Foxglove's schemas
-PoseInFrame and Log. Configuration and metrics are attachments. Times are UTC, so that a log aligns with video and other
-logs.
+PlotJuggler. The topic ``/base`` has the pose of a walking robot's floating base, in Foxglove's schema PoseInFrame. The
+topic ``/events`` has the events, in the schema Log. Configuration, metrics and facts about the run are attachments.
+Times are UTC, so that a run aligns with video and other logs.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def export(run: Run, path: Path) -> int:
     Infinite and NaN values become null.
 
     Args:
-        run: A run with a clock.
+        run: A run with the channel ``t``.
         path: The file, which must not exist.
 
     Raises:
@@ -119,14 +119,21 @@ def export(run: Run, path: Path) -> int:
 
 
 def _topic(writer: Any, name: str, schema: str, what: dict[str, Any]) -> int:
-    """Register a topic of JSON messages and return its number."""
+    """Register a topic of JSON messages and return its number.
+
+    Args:
+        writer: The MCAP file.
+        name: Name of the topic.
+        schema: Name of its schema.
+        what: JSON Schema of its messages.
+    """
     number: int = writer.register_schema(schema, "jsonschema", json.dumps(what).encode())
     topic: int = writer.register_channel(name, "json", number)
     return topic
 
 
 def _schema(run: Run, shown: dict[str, dict[Column, str]]) -> dict[str, Any]:
-    """Return the JSON Schema of a row, with the units."""
+    """Return the JSON Schema of a row's message; the description of each number is its unit."""
     channels: dict[str, Any] = {}
     for channel, columns in shown.items():
         unit = {column: {"type": ["number", "null"], "description": of} for column, of in columns.items()}
@@ -138,7 +145,12 @@ def _schema(run: Run, shown: dict[str, dict[Column, str]]) -> dict[str, Any]:
 
 
 def _nested(values: dict[Column, Any], inner: str | None = None) -> dict[str, Any]:
-    """Return values with names of one or two words as nested objects; `inner` is the key of the inner objects."""
+    """Return `values` as an object; a value with a name of two words is in an inner object.
+
+    Args:
+        values: Values by name.
+        inner: For a JSON Schema, the key under which an inner object lists its members; None for values.
+    """
     out: dict[str, Any] = {}
     for column, value in values.items():
         if isinstance(column, str):
@@ -151,7 +163,7 @@ def _nested(values: dict[Column, Any], inner: str | None = None) -> dict[str, An
 
 
 def _rows(run: Run, shown: dict[str, dict[Column, str]]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Return the time [ns] and channels of each row."""
+    """Yield the time [ns] and the channels of each row."""
     t = run.arrays["t"]
     for begin in range(0, len(t), ROWS):
         part = slice(begin, begin + ROWS)
@@ -172,7 +184,11 @@ def _nanoseconds(seconds: float) -> int:
 
 
 def _began(run: Run) -> int:
-    """Return the Unix time of time zero [ns]; 0 if the record has no date."""
+    """Return the Unix time at ``t`` = 0 [ns]; 0 if the record has no date.
+
+    Raises:
+        InputError: The date is unreadable or out of range.
+    """
     utc = np.ravel(run.arrays.get("utc_s", np.nan))
     try:
         if len(utc) and np.isfinite(utc[0]):  # a loop on the wall clock
@@ -187,7 +203,7 @@ def _began(run: Run) -> int:
 
 
 def _pose(nanoseconds: int, q: list[float]) -> dict[str, Any]:
-    """Return the pose of the base as a message of Foxglove's schema PoseInFrame."""
+    """Return the base's pose in configuration `q` as a message of Foxglove's schema PoseInFrame."""
     return {
         "timestamp": _stamp(nanoseconds),
         "frame_id": "world",
@@ -203,7 +219,7 @@ def _stamp(nanoseconds: int) -> dict[str, int]:
 
 
 def _log(event: dict[str, Any], nanoseconds: int) -> dict[str, Any]:
-    """Return an event at this time as a message of Foxglove's schema Log."""
+    """Return an event at the Unix time `nanoseconds` as a message of Foxglove's schema Log."""
     return {
         "timestamp": _stamp(nanoseconds),
         "level": INFO,

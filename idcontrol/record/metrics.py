@@ -35,8 +35,8 @@ actuated joints and `nf` feet (shape of one row, unit)::
     step_us ()                       wall time of the controller                                   µs
     plant_status, plant_residual, plant_regularization ()
 
-A mean over an empty set (no stance foot, no prediction, no waypoint) is None. A metric over data with a NaN is also
-None.
+A mean or maximum over an empty set (no stance foot, no prediction, no waypoint) is None. So is a mean or maximum over
+data with a NaN, unless the docstring says that NaN is left out.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ FALLEN_TILT_RAD = 0.6
 SHORTFALL = 0.1
 """Largest error of distance and turn in a completed walk, as a share of the demand."""
 SLACK_HEIGHTS, SLACK_RAD = 0.1, 0.3
-"""Errors allowed in addition to `SHORTFALL`: of the distance, in standing heights, and of the turn [rad], since pushes
-turn a robot."""
+"""Errors allowed in addition to `SHORTFALL`: of the distance, as a share of the standing height, and of the turn [rad],
+since pushes turn a robot."""
 POWER_ABOVE_HZ = (20, 50, 100)
 """Frequencies above which the power of the torque rate is reported [Hz]."""
 AT_REST_S = 3.0
-"""Time in which a stopping robot comes to rest over its feet [s]."""
+"""Time within which a robot comes to rest over its feet after all feet are in planned stance [s]."""
 ARM_M = 0.1
 """About half the length of a sole [m]."""
 SOLES = ("moment", "moment_pred", "cop", "cop_pred")
@@ -116,7 +116,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def layout_of(meta: Mapping[str, Any], arrays: Mapping[str, Array], where: str) -> Layout | None:
-    """Return the layout of a recorded walk whose arrays fit it; None for runs of other kinds.
+    """Return the layout of a recorded walk, after checking that the arrays fit it; None for runs of other kinds.
 
     Args:
         meta: The facts about the run.
@@ -124,7 +124,7 @@ def layout_of(meta: Mapping[str, Any], arrays: Mapping[str, Array], where: str) 
         where: Name of the record, for error messages.
 
     Raises:
-        InputError: The description is wrong, a channel is missing or has another shape, or times are not in order.
+        InputError: The layout is malformed, a channel is missing or has another shape, or times are not in order.
     """
     if "layout" not in meta:
         return None
@@ -165,11 +165,11 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -
         duration_s: Intended duration of the run [s].
 
     Returns:
-        The metrics that the functions of this module return (of `following` only if the command was recorded).
-        Also ``steps``, ``completed``, ``fell_at_s``, ``missed`` (the sentence of `shortfall`; None for a robot that
-        completed its task or fell), ``qd_ref_max_rad_s`` (largest joint velocity reference), ``torque_clipped_steps``,
-        ``rate_bound_off_steps``, ``waypoints_reached``, mean errors of the base and the feet, and the objects
-        ``step_us``, ``solver`` and ``plant_solver``.
+        The metrics that the functions of this module return; of `following` only if the command was recorded, of
+        `sole_wrenches` only if the robot has soles. Also ``steps``, ``completed``, ``fell_at_s``, ``missed`` (the
+        sentence of `shortfall`; None for a robot that completed its task or fell), ``qd_ref_max_rad_s`` (largest joint
+        velocity reference), ``torque_clipped_steps``, ``rate_bound_off_steps``, ``waypoints_reached``, mean errors of
+        the base and the feet, and the objects ``step_us``, ``solver`` and ``plant_solver``.
     """
     h = layout.period_s
     base = arrays["q"][:, :3]
@@ -222,7 +222,7 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -
 
 
 def marked(arrays: Mapping[str, Array], name: str) -> int | None:
-    """Count the steps with a nonzero channel `name`; None in records without that channel."""
+    """Return the number of steps in which channel `name` is above zero; None in records without that channel."""
     return int(np.count_nonzero(arrays[name] > 0)) if name in arrays else None
 
 
@@ -252,7 +252,7 @@ def estimate(q: Array, v: Array, seen: Array | None) -> dict[str, float | None]:
 
 
 def heading(q: Array) -> Array:
-    """Return the heading of the base in configurations (rows, nq), shape (rows,) [rad]."""
+    """Return the heading of a floating base in the configurations `q`, shape (rows, nq); shape (rows,) [rad]."""
     return np.arctan2(2.0 * (q[:, 6] * q[:, 5] + q[:, 3] * q[:, 4]), 1.0 - 2.0 * (q[:, 4] ** 2 + q[:, 5] ** 2))
 
 
@@ -260,11 +260,11 @@ AT_END_RAD = 1e-3
 """A joint closer than this to its position limit is at the limit [rad]."""
 
 AT_SPEED = 0.999
-"""Fraction of the speed limit above which a joint counts as at the limit."""
+"""Fraction of the speed limit from which on a joint counts as at the limit."""
 
 
 def at_limits(q: Array, v: Array, layout: Layout) -> dict[str, int | None]:
-    """Count the steps in which any joint is at a position limit, and at its speed limit.
+    """Count the steps with a joint at a position limit, and the steps with a joint at its speed limit.
 
     Args:
         q: Positions of the actuated joints, shape (rows, a) [rad].
@@ -299,8 +299,8 @@ def following(q: Array, commanded: Array, granted: Array, layout: Layout) -> dic
         ``commanded_m_s`` and ``granted_m_s`` are mean planar speeds; ``commanded_rad_s`` and ``granted_rad_s`` are mean
         absolute turning rates. ``commanded_m`` and ``granted_m`` are distances, and ``followed_m`` is the distance that
         the base moved along the granted direction. ``commanded_rad`` and ``granted_rad`` are turns, and
-        ``followed_rad`` is the change of heading. The commanded distance and turn have limited rates of change
-        (`accelerated`).
+        ``followed_rad`` is the change of heading. The commanded distance and turn are computed from commands with
+        limited rates of change (`accelerated`).
     """
     h, possible = layout.period_s, accelerated(commanded, layout)
     speed = np.linalg.norm(granted[:, :2], axis=1)
@@ -323,7 +323,12 @@ def following(q: Array, commanded: Array, granted: Array, layout: Layout) -> dic
 
 
 def accelerated(commanded: Array, layout: Layout) -> Array:
-    """Return the commands (v_x, v_y, ω), shape (rows, 3) [m/s, rad/s], from rest on with limited rates of change."""
+    """Return the commands (v_x, v_y, ω) with limited rates of change, starting at rest, shape (rows, 3) [m/s, rad/s].
+
+    Args:
+        commanded: Commands without this limit, shape (rows, 3) [m/s, rad/s].
+        layout: The time between rows, and the largest rates of change.
+    """
     steps = layout.period_s * layout.acceleration_m_s2, layout.period_s * layout.turn_acceleration_rad_s2
     velocity, omega = 0.0j, 0.0
     reached = []
@@ -375,7 +380,7 @@ def shortfall(asked: Mapping[str, float | None], layout: Layout, waypoints: int,
 
 
 def path_length(legs: int, waypoints: Sequence[tuple[float, float]]) -> float:
-    """Return the length of the first `legs` legs of the round trip, which starts at the origin [m]."""
+    """Return the length of the first `legs` legs of the path from the origin through all waypoints, repeatedly [m]."""
     corners = np.array([(0.0, 0.0), *(waypoints[k % len(waypoints)] for k in range(legs))])
     return float(np.linalg.norm(np.diff(corners, axis=0), axis=1).sum())
 
@@ -386,14 +391,14 @@ def path_progress(at: Array, reached: int, waypoints: Sequence[tuple[float, floa
     Args:
         at: Position, shape (2 or more,) [m].
         reached: Number of waypoints reached.
-        waypoints: The waypoints; the path starts at the origin and returns from the last waypoint to the first.
+        waypoints: The waypoints; the path starts at the origin and continues from the last waypoint to the first.
     """
     to_go = math.dist(at[:2], waypoints[reached % len(waypoints)])
     return path_length(reached + 1, waypoints) - to_go
 
 
 def tracking(q: Array, v: Array, q_des: Array, v_des: Array) -> dict[str, float | None]:
-    """Return the mean over joints and time of ``|q - q_des|`` and ``|q̇ - q̇_des|``; all of shape (rows, a)."""
+    """Return the mean over joints and time of ``|q - q_des|`` and ``|q̇ - q̇_des|``; all arrays have shape (rows, a)."""
     return {"q_err_rad": _mean(np.abs(q - q_des)), "qd_err_rad_s": _mean(np.abs(v - v_des))}
 
 
@@ -432,14 +437,15 @@ def contact_forces(force: Array, predicted: Array) -> dict[str, float | None]:
     """Return the error of the predicted sum of normal forces.
 
     The error ``e(t) = |Σ_feet predicted - Σ_feet force|`` is taken over the ticks with a prediction. The result
-    contains the mean of e, its median, and its mean relative to the mean of ``Σ_feet force`` over the same ticks. If
-    exactly the predicted feet carry load in a tick, no foot lands or lifts off within its period, so the error is due
-    to the contact model alone. The relative error over such ticks, and the fraction of such ticks, are also returned.
+    contains the mean of e, its median, and its mean relative to the mean of ``Σ_feet force`` over the same ticks.
+
+    In some ticks, exactly the predicted feet carry load: no foot lands or lifts off unexpectedly, so the error is due
+    to the contact model alone. The result also contains the relative error over these ticks, and their fraction.
 
     Args:
         force: The plant's normal forces, shape (rows, nf) [N].
-        predicted: Predicted normal forces, shape (rows, nf) [N]; NaN at all feet of a tick without a prediction. If
-            only some feet are NaN, NaN counts as 0.
+        predicted: Predicted normal forces, shape (rows, nf) [N]; NaN at all feet in a tick without a prediction. In
+            other ticks, NaN counts as 0.
     """
     counted = ~np.isnan(predicted).all(axis=1)
     force, predicted = force[counted], np.nan_to_num(predicted[counted])
@@ -459,11 +465,11 @@ def sole_wrenches(arrays: Mapping[str, Array]) -> dict[str, float | None]:
     """Return errors of the predicted wrenches of loaded soles, in ticks with a prediction.
 
     Args:
-        arrays: The channels ``force`` and `SOLES`, and their predictions.
+        arrays: The channels ``force``, ``force_pred`` and `SOLES`.
 
     Returns:
-        ``wrench_err_rel``, the median of ``|Δw| / |w|``, with moments divided by `ARM_M`; and ``cop_err_m``, the mean
-        distance between the centres of pressure.
+        ``wrench_err_rel``, the median of ``|w_pred - w| / |w|`` over soles and ticks, with moments divided by `ARM_M`;
+        and ``cop_err_m``, the mean distance between predicted and real centres of pressure.
     """
     wrench, predicted = (
         np.concatenate((arrays[f"force{of}"], arrays[f"moment{of}"] / ARM_M), axis=2) for of in ("", "_pred")
@@ -503,9 +509,19 @@ def fell_at(t: Array, height: Array, height_ref: Array, tilt: Array, standing_m:
 
 
 def height_error(t: Array, height: Array, height_ref: Array, window: int) -> float | None:
-    """Return the largest |mean of (height - reference) over `window` rows|, over all windows that begin 1 s or later.
+    """Return the largest error of the mean height of a base over `window` rows [m].
 
-    The mean over one gait period removes the bobbing within a step and leaves slow rising and sagging.
+    Windows begin 1 s or later after the start. With windows of one gait period, the mean removes the bobbing within a
+    step and leaves slow rising and sagging.
+
+    Args:
+        t: Times, shape (rows,) [s].
+        height: Height of the base, shape (rows,) [m].
+        height_ref: Reference of the height, shape (rows,) [m].
+        window: Number of rows in a window.
+
+    Returns:
+        The error; None if there are fewer rows than a window has.
     """
     late = t >= t[0] + 1.0 if len(t) else np.zeros(0, dtype=bool)
     error = (height - height_ref)[late]
@@ -522,18 +538,18 @@ def slip(speed: Array, stance: Booleans) -> dict[str, float | None]:
 
 
 def standing_drift(base: Array, feet: Array, stance: Booleans, h: float) -> float | None:
-    """Return the largest horizontal drift of a base after it came to rest over its standing feet [m].
+    """Return the largest horizontal drift of a base relative to its standing feet, after it came to rest [m].
 
-    ``base_pos_err_m`` does not contain this drift if the reference of the base drifts too.
+    ``base_pos_err_m`` does not contain this drift if the reference of the base drifts, too.
 
     Args:
         base: Positions of the base, shape (rows, 3) [m].
-        feet: Centres of the foot spheres, shape (rows, nf, 3) [m].
-        stance: True if a foot is planned to stand, shape (rows, nf).
+        feet: Positions of the feet, shape (rows, nf, 3) [m].
+        stance: True if a foot is in planned stance, shape (rows, nf).
         h: Time between rows [s].
 
     Returns:
-        The drift; None if there is no time longer than `AT_REST_S` in which all feet are in planned stance.
+        The drift; None if all feet are never in planned stance for longer than `AT_REST_S`.
     """
     over = base[:, :2] - feet[:, :, :2].mean(axis=1)
     changes = np.flatnonzero(np.diff(np.concatenate(([False], stance.all(axis=1), [False]))))
@@ -542,14 +558,14 @@ def standing_drift(base: Array, feet: Array, stance: Booleans, h: float) -> floa
 
 
 def touchdown_error(stance: Booleans, force: Array, swing_s: float, h: float) -> float | None:
-    """Return the mean of |real tick - planned tick| · h over planned touchdowns [s].
+    """Return the mean time between planned and real touchdowns [s]; None without planned touchdowns.
 
-    A touchdown is planned at the tick at which `stance` of a foot begins. The real touchdown is the first tick with
-    force after a tick without force; it is sought within half a swing before and after the planned touchdown. If
-    there is no real touchdown, the error is half a swing. Touchdowns whose search window leaves the record are skipped.
+    A touchdown is planned at the tick in which `stance` of a foot begins. The real touchdown is the first tick with
+    force after a tick without force, within half a swing before and after the planned touchdown. If there is no real
+    touchdown, half a swing counts. Planned touchdowns less than half a swing from an end of the record are skipped.
 
     Args:
-        stance: True if a foot is planned to stand, shape (rows, nf).
+        stance: True if a foot is in planned stance, shape (rows, nf).
         force: Contact forces, shape (rows, nf, 3) [N].
         swing_s: Duration of a planned swing [s].
         h: Time between rows [s].
@@ -569,7 +585,7 @@ def touchdown_error(stance: Booleans, force: Array, swing_s: float, h: float) ->
 
 
 def com_path(com: Array, start: Array, end: Array, turning: Booleans) -> dict[str, float | None]:
-    """Return the mean and largest horizontal distance of the centre of mass to the segment between two waypoints.
+    """Return the mean and largest horizontal distance of the centre of mass from the segment between two waypoints.
 
     Args:
         com: Centre of mass, shape (rows, 2 or more) [m].
@@ -583,7 +599,7 @@ def com_path(com: Array, start: Array, end: Array, turning: Booleans) -> dict[st
 
 
 def distance_to_segment(points: Array, start: Array, end: Array) -> Array:
-    """Return the horizontal distance of each point to its segment, shape (rows,) [m].
+    """Return the horizontal distance of the point in each row from the segment in that row, shape (rows,) [m].
 
     Args:
         points: Points, shape (rows, 2 or more) [m].
@@ -598,7 +614,9 @@ def distance_to_segment(points: Array, start: Array, end: Array) -> Array:
 
 
 def distance(base: Array, stride: int) -> float | None:
-    """Return the length of the base's horizontal path [m], sampled once per gait period so that sway does not count.
+    """Return the length of the base's horizontal path [m]; None without rows.
+
+    The path is sampled once per gait period, so that sway does not count.
 
     Args:
         base: Position of the base, shape (rows, 2 or more) [m].
@@ -657,8 +675,8 @@ def plant_solver(status: Array, residual: Array, regularization: Array) -> dict[
     """Count the outcomes of the plant's steps; all arrays have shape (rows,), with NaN if the plant does not report.
 
     Returns:
-        Number of reported ``steps``; of these, the numbers ``repaired`` (including ``regularized``) and ``unsolved``
-        (fallback or worse); and the largest residual, ``residual_max``.
+        The number of ``steps`` with a status; the numbers of ``repaired``, ``regularized`` and ``unsolved`` steps
+        (fallback or failed); and the largest residual, ``residual_max``.
     """
     return {
         "steps": int(np.count_nonzero(np.isfinite(status))),

@@ -1,7 +1,7 @@
 """Interactive plots of a page: curves over one time axis, and their encoding inside the page.
 
-A page contains every row of a record, so a reader can zoom in to single control periods. ``plots.js`` draws the curves
-with uPlot. Records that are too long for a page are thinned without loss of extremes.
+A page contains every row of a record, so a reader can zoom in to single control periods. Records that are too long for
+a page are thinned without loss of extremes. ``plots.js`` draws the curves with uPlot.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ COLORS = (
 DARK, QUIET = "#444444", "#9aa0a6"
 
 DRAWABLE = 1e12
-"""Larger numbers are not drawn."""
+"""Absolute value from which on numbers are not drawn."""
 LARGEST_PAGE = 4_600_000
-"""Largest length of a page's numbers and pictures as text [characters]; tables and the words of the plots are extra."""
+"""Largest length of a page's numbers and pictures as text [characters]; other text is not counted."""
 LARGEST_NUMBERS = 3_700_000
 """Largest length of the numbers alone [characters]: a browser must unpack all numbers before it draws."""
 FEWEST_BINS = 1_000
-"""Minimum number of bins of a record, whatever the size of the pictures: about the width of a plot in pixels."""
+"""Number of bins below which a record is not thinned to save room: about the width of a plot in pixels."""
 MOST_NUMBERS = 5_000_000
 """Number of values above which a record is thinned without an attempt to keep all rows."""
 KEPT_BITS = 13
@@ -45,8 +45,8 @@ class Curve:
     Attributes:
         name: Name for the legend.
         values: Values of the curve, shape (rows,); NaN for a gap.
-        color: Colour as CSS writes it.
-        of: Joints, feet or runs of the curve; the curve is shown if all of them are shown.
+        color: Colour in CSS notation.
+        of: Joints, feet or runs to which the curve belongs; it is shown while all of them are shown.
         look: A line, a dashed line, a line above a filled area, or a broad bar.
     """
 
@@ -82,7 +82,7 @@ class Section:
         title: Heading.
         sentence: Explanation below the heading.
         panels: Panels of the section, one below the other.
-        track: Names and positions from above, shape (rows, 2) each [m], drawn as a map with equal axes.
+        track: Positions over the rows by name, x and y, shape (rows, 2) each [m]; drawn as a map.
         marks: Points on that map, x and y [m].
     """
 
@@ -95,7 +95,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """An instant worth a look.
+    """An instant to which a reader of the page can jump.
 
     Attributes:
         t: Time of the instant [s].
@@ -114,8 +114,8 @@ class Plots:
         t: Times of the rows, in order, shape (rows,) [s].
         overview: The curve in which a reader chooses the window.
         sections: The plots.
-        choices: Names that can be shown and hidden, by kind: joints, feet.
-        shown: Names that are shown at first.
+        choices: Names whose curves can be shown and hidden, by kind: joints, feet or runs.
+        shown: Names whose curves are shown at first.
         moments: Instants to which a reader can jump.
         window: Start and end of the initial window [s]; None means the whole run.
     """
@@ -138,8 +138,8 @@ def thinned(t: Array, values: Array, bins: int) -> tuple[Array, Array]:
         bins: Number of bins.
 
     Returns:
-        Times and columns of ``2 * bins`` rows, two per bin; in a bin in which a column rises, its smallest value comes
-        first. Records with fewer rows are returned unchanged.
+        Times and columns of ``2 * bins`` rows, two per bin. If a column rises within a bin, its smallest value comes
+        first, otherwise its largest. Records with ``2 * bins`` rows or fewer are returned unchanged.
     """
     rows = len(t)
     if rows <= 2 * bins:
@@ -211,15 +211,15 @@ def data(plots: Plots, beside: int = 0) -> dict[str, Any]:
 
 
 def packed(numbers: Array) -> str:
-    """Return numbers as text in base 64: the first bytes of all numbers, then all second bytes and so on, deflated."""
+    """Return numbers as text in base 64: first bytes of all numbers, then second bytes and so on, all deflated."""
     planes = np.ascontiguousarray(numbers).reshape(-1).view(np.uint8).reshape(-1, numbers.dtype.itemsize).T
     return base64.b64encode(zlib.compress(planes.tobytes(), 6)).decode()
 
 
 def _rounded(values: Array) -> Array:
-    """Round `values` (curves, rows) to float32 with as few bits as plots need, which halves their deflated size.
+    """Round `values`, shape (curves, rows), to float32 with few bits (`KEPT_BITS`), which halves their deflated size.
 
-    A curve whose range is small compared with its values gets correspondingly more bits.
+    A curve whose range is small compared with its values keeps more bits.
     """
     known = np.ma.masked_invalid(values)
     spread = np.maximum(known.max(axis=1) - known.min(axis=1), 1e-30)
@@ -231,12 +231,12 @@ def _rounded(values: Array) -> Array:
 
 
 def intervals(flag: Booleans, level: float) -> Array:
-    """Return a bar at height `level` in rows with `flag` (rows,), and NaN in all other rows."""
+    """Return `level` in rows with a True `flag`, and NaN in other rows, shape (rows,): the values of a bar."""
     return np.where(flag, level, np.nan)
 
 
 def code() -> dict[str, str]:
-    """Return the script and the style of the plots, uPlot included, for the page that holds them."""
+    """Return the ``script`` and ``style`` that a page with plots needs, including uPlot's."""
     folder = files("idcontrol.show")
     return {
         "script": "\n".join((folder / name).read_text("utf-8") for name in ("uplot/uPlot.iife.min.js", "plots.js")),

@@ -31,11 +31,11 @@ class Quantity:
     more_is_better: bool = False
 
     def of(self, metrics: Mapping[str, Any]) -> Any:
-        """Return the value in `metrics`, in the unit of the JSON; None if it is absent."""
+        """Return this metric's value in `metrics`, in the unit of the JSON; None if it is absent."""
         return at(metrics, self.key)
 
     def text(self, value: Any) -> str:
-        """Return a value as a table shows it, without the unit; "–" for None."""
+        """Return `value`, in the unit of the JSON, as a table shows it, without the unit; "–" for None."""
         if value is None:
             return "–"
         if isinstance(value, bool):
@@ -55,12 +55,12 @@ UNITS = {
     "nm": "N m", "rad": "rad", "deg": "°", "hz": "Hz", "us": "µs", "kg": "kg", "mm": "mm", "m": "m", "s": "s", "n": "N",
     "j": "J", "mb": "MB", "kg_m2": "kg m²",
 }  # fmt: skip
-"""Units by the ending of a key."""
+"""Units by the last words of a key."""
 SPELLED = {
     "com": "centre of mass", "err": "error", "rel": "relative", "rms": "root mean square", "max": ", largest",
     "end": ", at the end", "tau": "torque", "dtau": "torque rate", "diff": "difference",
 }  # fmt: skip
-"""Words of a label for abbreviations in a key."""
+"""Words in a label that replace abbreviations in a key."""
 
 
 def words(key: str, unit: str | None = None) -> tuple[str, str]:
@@ -68,7 +68,7 @@ def words(key: str, unit: str | None = None) -> tuple[str, str]:
 
     Args:
         key: The key, e.g. ``"slide_m"``.
-        unit: Unit of the value; None if it is unknown.
+        unit: Unit of the value; None to read it from the key.
     """
     ending = max((ending for ending in UNITS if key.endswith(f"_{ending}")), key=len, default=None)
     label = (key if ending is None else key.removesuffix(f"_{ending}")).replace("_", " ")
@@ -78,14 +78,14 @@ def words(key: str, unit: str | None = None) -> tuple[str, str]:
 
 
 def label(key: str) -> str:
-    """Return label and unit of any key, for the head of a column."""
+    """Return the label of any key with its unit, for the head of a column."""
     known = next((quantity for quantity in QUANTITIES if quantity.key == key), None)
     text, unit = words(key) if known is None else (known.label, known.unit)
     return f"{text} [{unit}]" if unit else text
 
 
 def text(key: str, value: Any) -> str:
-    """Return a value of any key in the unit of its `label`; "–" for None."""
+    """Return the value of any key as text, in the unit of its `label`; "–" for None."""
     known = next((quantity for quantity in QUANTITIES if quantity.key == key), Quantity("", key, key))
     return known.text(value)
 
@@ -183,4 +183,4 @@ QUANTITIES = (
     Quantity("Time", "cpu_s", "processor time", "s"),
     Quantity("Time", "realtime_factor", "simulated time / wall time", more_is_better=True),
 )
-"""The quantities shown for a run, in order."""
+"""The metrics shown for a run, in order."""

@@ -8,7 +8,7 @@ During a run, its rows go to the append-only ``record.log``. At the end they bec
     events.jsonl   one line for each event, as it happens                            if there was an event
     arrays.h5      one HDF5 dataset for each channel, with its unit                  when the run has ended
     timing.h5      the same for channels that are wall time                          when the run has ended
-    metrics.json   numbers computed from the arrays                                 when the run has come to its end
+    metrics.json   numbers computed from the arrays                                 unless the run was cut off
 
 Two runs with the same seed give equal bytes in ``arrays.h5``. Wall times always differ and have a separate file.
 """
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 FORMAT = "idcontrol-run"
 BLOCK_ROWS = 500
-"""Number of rows held in memory before they are handed to the operating system, unless `Recorder.flush` is called.
-After SIGKILL, up to this many rows are lost."""
+"""Number of rows that are collected in memory before they are handed to the operating system, unless `Recorder.flush`
+is called. SIGKILL loses up to this many rows."""
 
 _PACKAGES = ("idcontrol", "numpy", "scipy", "pin", "numba", "osqp", "daqp", "h5py")
 
@@ -83,7 +83,7 @@ class Run:
 
     @property
     def layout(self) -> Layout | None:
-        """Joints, feet and gait of a walk; None for other runs.
+        """Return joints, feet and gait of a walk; None for other runs.
 
         Raises:
             InputError: The record is damaged.
@@ -96,7 +96,7 @@ class Run:
         """Return a channel as a pandas table: a row for each time `t` [s], a column for each number.
 
         In a walk, columns are named by joints (``frame("tau")["LF_X_1"]``), or by feet and axes (``frame("force")["LF",
-        "z"]``); other columns by their indices. ``attrs["units"]`` holds the unit of each column.
+        "z"]``); other columns by channel and index. ``attrs["units"]`` contains the unit of each column.
 
         Raises:
             InputError: The run has no such channel, or pandas is not installed.
@@ -121,7 +121,7 @@ class Run:
         """Return plots of a walk for notebooks: ``torques()``, ``forces()``, ``path()``, ``smoothness()``.
 
         Raises:
-            InputError: The run is not a walk.
+            InputError: The run is not a walk, or has fewer than three rows.
         """
         from idcontrol.record.inline import Plots  # imported on demand, because plotting is slow to load
 
@@ -151,9 +151,9 @@ class Run:
 class Recorder:
     """Writes the folder of one run; a context manager.
 
-    Rows are appended to a block of memory, and full blocks are appended to ``record.log``. Leaving the context without
-    `close` (by an exception, Ctrl-C, SIGTERM) keeps every appended row and marks the run as incomplete. Within the
-    context SIGTERM raises `Terminated`, so it unwinds the stack like Ctrl-C.
+    Rows are appended to a block of memory, and full blocks are appended to ``record.log``. If the context is left
+    without `close` (by an exception, Ctrl-C, SIGTERM), the record keeps every appended row and is marked as incomplete.
+    Within the context SIGTERM raises `Terminated`, so it unwinds the stack like Ctrl-C.
     """
 
     def __init__(
@@ -237,10 +237,10 @@ class Recorder:
             self.flush()
 
     def extend(self, rows: Array) -> None:
-        """Append whole rows without separating channels.
+        """Append rows that contain all channels.
 
         Args:
-            rows: Channels side by side, in the recorder's order, shape (n, values).
+            rows: Channels side by side, in the order of `channels`, shape (n, values).
 
         Raises:
             InputError: The rows have the wrong width.
@@ -287,7 +287,7 @@ class Recorder:
         self._closed = True
 
     def arrays(self) -> dict[str, Array]:
-        """Return all rows so far by channel, copied from the log."""
+        """Return all rows so far, one array per channel; not after `close`."""
         self.flush()
         return read_log(self.folder / "record.log").arrays()
 
@@ -321,7 +321,9 @@ class Recorder:
 
 
 def load(folder: str | Path) -> Run:
-    """Read a run: from ``arrays.h5`` or, if the run was cut off, from ``record.log`` up to its first corrupt block.
+    """Return the run in `folder`: from ``arrays.h5`` or, if the recorder was killed, from ``record.log``.
+
+    Rows from the first corrupt block of ``record.log`` on are left out.
 
     Raises:
         InputError: The folder does not exist, is empty, is not a run, was written by a newer version, or is damaged.
@@ -431,7 +433,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def _export(folder: Path, *, complete: bool) -> None:
-    """Convert the log to HDF5 files, each atomically; block by block, so that memory does not grow with the run."""
+    """Convert the log to HDF5 files, each written atomically, block by block to save memory."""
     log = read_log(folder / "record.log")
     files = {
         "arrays.h5": [name for name in log.channels if name not in log.wall_time],
@@ -466,7 +468,7 @@ def _dataset(file: h5py.File, name: str, log: Log) -> h5py.Dataset:
 
 
 class _RunFile(msgspec.Struct, frozen=True):
-    """The fields of ``run.json`` in use."""
+    """The fields of ``run.json`` that `load` uses."""
 
     meta: dict[str, Any] | None = None
     began: str | None = None
@@ -474,10 +476,10 @@ class _RunFile(msgspec.Struct, frozen=True):
 
 
 def _read_run_json(folder: Path) -> _RunFile:
-    """Read ``run.json`` of a folder.
+    """Return the contents of ``run.json`` in `folder`.
 
     Raises:
-        InputError: The folder does not hold a run that this version can read.
+        InputError: The folder does not contain a run that this version can read.
     """
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
@@ -502,7 +504,7 @@ class _EventLine(msgspec.Struct, frozen=True):
 
 
 def _read_events(folder: Path) -> tuple[dict[str, Any], ...]:
-    """Read events up to the first line that is cut off."""
+    """Return the events of the run in `folder`, up to the first line that is damaged."""
     path = within(folder, "events.jsonl")
     events = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path else ():
@@ -514,7 +516,7 @@ def _read_events(folder: Path) -> tuple[dict[str, Any], ...]:
 
 
 def claim(folder: Path) -> None:
-    """Create the folder, or accept an empty one.
+    """Create `folder`, or accept it if it is empty.
 
     Raises:
         InputError: The folder is not empty, or cannot be created.

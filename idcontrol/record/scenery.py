@@ -50,7 +50,7 @@ class DrawableGround(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     @classmethod
     def of(cls, terrain: Terrain) -> Self:
-        """Describe `terrain` as plain data."""
+        """Return the description of `terrain`."""
         n, (offset, x, y, dx, _) = terrain.parameters[:3].tolist(), terrain.parameters[3:].tolist()
         if not terrain.heights.size:
             return cls(normal=tuple(n), offset_m=offset)
@@ -59,7 +59,7 @@ class DrawableGround(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return cls(heights=samples, shape=(rows, columns), spacing_m=dx, origin_m=(x, y))
 
     def terrain(self) -> Terrain:
-        """Return the terrain, with heights as exact as float32.
+        """Return the terrain; its heights are rounded to float32.
 
         Raises:
             InputError: The number of heights does not match their shape.
@@ -116,7 +116,7 @@ class Scenery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def of_meta(meta: Mapping[str, Any], where: str) -> Scenery:
-    """Read the scene from the facts about a run.
+    """Return the scene in the facts about a run.
 
     Args:
         meta: The facts, as in `Run.meta`.
@@ -139,10 +139,11 @@ def of_meta(meta: Mapping[str, Any], where: str) -> Scenery:
 
 
 def of_run(run: Run) -> Scenery:
-    """Read the scene of `run`.
+    """Return the scene of `run`, after checking that the run has times and poses for it.
 
     Raises:
-        InputError: There is no scene, its description is wrong, or poses or times are missing or malformed.
+        InputError: There is no scene, its description is wrong, times or the robot's configurations are missing, or
+            times or poses have the wrong shape.
     """
     scenery = of_meta(run.meta, str(run.folder))
     needed = ("t", "q") if scenery.robot else ("t",)

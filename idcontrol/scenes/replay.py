@@ -1,7 +1,7 @@
 """Replay a recorded walk: the torques that a controller commands in the recorded states.
 
-The planner of the run plans again in these states, and the controller computes torques for each state and reference.
-These torques do not move the robot, so different controllers are compared in equal states.
+The planner of the run plans again in the recorded states, and the controller computes torques for each state and
+reference. The torques move no robot, so different controllers are compared in equal states.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Replayed(NamedTuple):
         t: Times, shape (n,) [s].
         tau: Torques of the controller, shape (n, a) [N m].
         recorded: Recorded torques, shape (n, a) [N m].
-        plan_diff_rad: Largest difference between planned and recorded joint positions [rad]; zero if the planner
-            repeated its plan.
+        plan_diff_rad: Largest difference between newly planned and recorded reference positions of a joint [rad]; zero
+            if the planner repeated its plan.
     """
 
     t: Array
@@ -43,7 +43,7 @@ class Replayed(NamedTuple):
 
 
 def replay(run: Run, controller: str) -> Replayed:
-    """Ask a controller for its torques in the recorded states of a walk.
+    """Return the torques of a controller in the recorded states of a walk.
 
     Args:
         run: A walk of ``idcontrol run`` or ``idcontrol loop``.
@@ -115,7 +115,7 @@ def _configuration(run: Run) -> tuple[WalkConfig, bool]:
 
 
 def _first(run: Run, state: State) -> State:
-    """Return the state from which the planner began: recorded for sensed walks, else the first state."""
+    """Return the state at which the run's planner began: from the run's `meta` if it is there, else `state`."""
     seen = run.meta.get("planned_from")
     if seen is None:
         return state
@@ -129,7 +129,10 @@ def _first(run: Run, state: State) -> State:
 
 
 def _states(run: Run, rows: slice) -> list[State]:
-    """Return the sensed states in `rows` of a record; forces are means over the previous period, normals vertical."""
+    """Return the sensed states in `rows` of a record.
+
+    Their contact forces are means over the previous period, and the normals are vertical.
+    """
     arrays = run.arrays
     t = arrays["t_machine" if "t_machine" in arrays else "t"]
     q, v = (arrays[f"{name}_sensed" if f"{name}_sensed" in arrays else name] for name in ("q", "v"))

@@ -1,1 +1,1 @@
-"""Views of a recorded run: figures, the report page, the replay in 3-D (`view`). Nothing here runs an experiment."""
+"""Views of a recorded run: the report page (`report`) and the replay in 3-D (`view`)."""

@@ -32,11 +32,12 @@ _OPTIONS = {key: f"--{key}" for key in ("controller", "plant", "robot", "terrain
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """Facts in the `meta` of a run that its page shows.
+    """Optional fields of a run's `meta` that determine its page.
 
     Attributes:
-        goals: Bounds by key of `QUANTITIES`: upper bounds, or lower bounds if more is better.
-        findings: Keys of the results compared with the paper.
+        goals: Goals by key of a metric (`idcontrol.record.quantities`): upper bounds, or lower bounds if more is
+            better.
+        findings: Keys of the results to show beside the paper's values.
     """
 
     goals: dict[str, float | bool] | None = None
@@ -44,13 +45,12 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 def report(folder: str | Path) -> Path:
-    """Write ``report.html`` into the folder of a run, complete or not, and return its path.
+    """Write ``report.html`` into the folder of a run, complete or not, and return the page's path.
 
-    The page has plots if the run's `meta` has a ``layout`` (`metrics.Layout`). `Facts` are further optional fields of
-    `meta`.
+    The page has plots if the run is a walk: its `meta` has a ``layout`` (`idcontrol.record.metrics.Layout`).
 
     Raises:
-        InputError: The folder has no readable run, or is not writable.
+        InputError: The folder contains no readable run, or is not writable.
     """
     run = load(folder)
     layout = run.layout
@@ -81,7 +81,14 @@ def report(folder: str | Path) -> Path:
 
 
 def render(template: str, *, plots: Plots | None, pictures: Sequence[Picture], **values: Any) -> str:
-    """Return a page from one of this package's templates, with its plots, if any, and its pictures."""
+    """Return a page as HTML.
+
+    Args:
+        template: File name of a template in this package.
+        plots: Interactive plots of the page; None for a page without.
+        pictures: Pictures of the page.
+        values: Further variables of the template.
+    """
     beside = sum(len(picture.source) for picture in pictures)
     drawn = {"style": ""} if plots is None else {**code(), "data": data(plots, beside)}
     environment = jinja2.Environment(
@@ -98,6 +105,7 @@ def write_page(path: Path, text: str) -> Path:
 
     Raises:
         InputError: The page cannot be written.
+        OSError: The disk is full.
     """
     partial = path.with_name(path.name + ".part")
     try:
@@ -116,7 +124,7 @@ def write_page(path: Path, text: str) -> Path:
 
 
 def table(values: Mapping[str, Any], goals: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Return the metrics of a run with their goals, by topic, without metrics that have neither value nor goal.
+    """Return the rows of a table of metrics by topic, for metrics with a value in `values` or a goal in `goals`.
 
     Returns:
         Rows with `label`, `value`, `unit` and `goal` as text, and `met`: True if the goal is met, None without a goal.
@@ -132,13 +140,17 @@ def table(values: Mapping[str, Any], goals: Mapping[str, Any]) -> dict[str, list
 
 
 def findings(values: Mapping[str, Any], keys: Iterable[str]) -> list[dict[str, Any]]:
-    """Return the results with these `keys`, and the paper's values (`idcontrol.experiments.findings`).
+    """Return the rows of a table of results beside the paper's values (`idcontrol.experiments.findings`).
 
-    Quantities among them are already in `table`; they are repeated only if the paper also has a value.
+    A result that is already in `table` is repeated only if the paper has a value for it.
+
+    Args:
+        values: Metrics of the run.
+        keys: Keys of the results.
 
     Returns:
-        Rows with `label`, `value`, `unit`, `paper`, `verdict` and `note` as text, and `holds`: True if the check of the
-        result holds, None without a check.
+        Rows with `label`, `value`, `unit`, `paper`, `verdict` and `note` as text, and `holds`: True if the result
+        passed its check, False if not, None without a check.
     """
     paper, checks, verdicts, units, notes = (
         values.get(name) or {} for name in ("paper", "checks", "verdicts", "units", "notes")
@@ -158,7 +170,7 @@ def findings(values: Mapping[str, Any], keys: Iterable[str]) -> list[dict[str, A
 
 
 def number(value: Any) -> str:
-    """Return a result of a test case as a table shows it."""
+    """Return a result as a table shows it, with four significant digits; "–" for None."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -167,7 +179,7 @@ def number(value: Any) -> str:
 
 
 def plain(value: float, digits: int = 3) -> str:
-    """Return `value` with `digits` significant digits; large numbers get an exponent from a million on."""
+    """Return `value` with `digits` significant digits, from a million on with an exponent."""
     text = f"{value:.{digits}g}"
     return f"{float(text):.0f}" if "e+" in text and abs(value) < 1e6 else text
 

@@ -56,7 +56,7 @@ def test_gravity_is_seen_in_the_axes_of_the_base(environment):
     np.testing.assert_allclose(environment._gravity(), [np.sin(angle), 0.0, -np.cos(angle)], atol=1e-12)
 
 
-def test_a_seed_gives_the_same_episode(environment):
+def test_equal_seeds_give_equal_episodes(environment):
     def episode(seed):
         seen = [environment.reset(seed=seed)[0]]
         environment.action_space.seed(seed)

@@ -111,7 +111,7 @@ class Swing:
 
 
 class Pd:
-    """A controller; `wrong` writes its errors, and may depend on the number of the tick."""
+    """A controller; `wrong` maps the number of the call and the right command to the returned command."""
 
     def __init__(self, setup=None, wrong=None):
         self.wrong, self.calls = wrong, 0
@@ -209,7 +209,7 @@ class Weather:
     """The faults of a link in one direction.
 
     Attributes:
-        drop, twice, damage: Probabilities.
+        drop, twice, damage: Probabilities that a datagram is lost, sent twice, or damaged.
         delay_s: Smallest and largest delay; each datagram has a different delay, so that a later datagram may arrive
             first.
     """
@@ -221,7 +221,7 @@ class Weather:
 
 
 class Cable:
-    """A link with these faults."""
+    """A link with the faults of a `Weather`."""
 
     def __init__(self, link, clock, weather, rng):
         self.link, self.clock, self.weather, self.rng, self.cut = link, clock, weather, rng, False
@@ -251,7 +251,7 @@ class Cable:
 
 
 class Row:
-    """The channels of a tick; a channel is looked up on access, since most are not used."""
+    """The channels of a tick by name; a channel is looked up on access, since most are not used."""
 
     __slots__ = ("_values", "_where")
 
@@ -269,7 +269,7 @@ def where(channels) -> dict[str, np.ndarray | int]:
 
 @dataclass
 class Rig:
-    """Loop and machine on one virtual clock; every row of both is kept.
+    """Loop and machine on one virtual clock; the telemetry of all ticks of both is stored.
 
     The machine begins at `start`, by default the start of its session; `system` is the system of the loop, and `parts`
     are further parts of the loop. The machine's clock ticks every `machine_period` [ns] of the loop's time. If

@@ -39,7 +39,7 @@ def test_for_a_short_period_the_brake_is_a_damper():
     np.testing.assert_allclose(tau, -limits().damping * v, rtol=1e-6)
 
 
-def test_it_keeps_the_torque_limits():
+def test_the_brake_keeps_the_torque_limits():
     tau = brake(arm(), limits(), State(t=0.0, q=np.zeros(2), v=np.array([1e3, -1e3])), 1e-4)
     np.testing.assert_array_equal(np.abs(tau), limits().torque)
 

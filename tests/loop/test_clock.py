@@ -26,7 +26,7 @@ def test_cycles_are_due_at_multiples_of_the_period_whatever_each_one_costs():
         clock.spend(int(rng.integers(0, P)))
 
 
-def test_cycles_are_spaced_and_kept_or_counted():
+def test_cycles_are_half_a_period_apart_or_more_and_skipped_cycles_are_counted():
     clock, rng = VirtualClock(), np.random.default_rng(2)
     pacer = Pacer(clock, P)
     woke, index, missed = [], [], 0
@@ -63,7 +63,7 @@ def test_a_clock_has_jumped_if_it_goes_back_or_ahead_by_more_than_a_second(by, j
     assert pacer.wait().jumped is jumped
 
 
-def test_things_happen_in_the_order_of_time():
+def test_events_on_a_virtual_clock_happen_in_chronological_order():
     clock, seen = VirtualClock(), []
     clock.every(3, lambda: seen.append(("three", clock.now())))
     clock.every(2, lambda: seen.append(("two", clock.now())))
@@ -116,7 +116,7 @@ class Undisturbed:
         self.ns += round(seconds * NS)
 
 
-def test_a_clock_does_something_else_while_it_spins_but_not_while_it_sleeps(monkeypatch):
+def test_meanwhile_is_called_while_the_clock_spins_but_not_while_it_sleeps(monkeypatch):
     monkeypatch.setattr("idcontrol.loop.clock.time", undisturbed := Undisturbed())
     clock, calls = WallClock(awake=AWAKE_NS), []
     clock.meanwhile = lambda: calls.append(undisturbed.ns)
@@ -126,7 +126,7 @@ def test_a_clock_does_something_else_while_it_spins_but_not_while_it_sleeps(monk
     assert deadline - AWAKE_NS <= calls[0] <= calls[-1] < deadline
 
 
-def test_a_clock_does_something_once_in_each_wait_before_it_spins():
+def test_beforehand_is_called_once_in_each_wait_before_the_clock_spins():
     clock, calls = WallClock(awake=AWAKE_NS), []
     clock.beforehand = lambda deadline: calls.append((deadline, clock.now()))
     clock.meanwhile = lambda: calls.append(None)
@@ -150,9 +150,9 @@ def test_the_wall_clock_keeps_its_mean_period():
 
 
 def followed(news, cycles, cost=P // 3):
-    """Return cycles that follow `news` [ns], rising, each with the time of the newest datagram (None before the first).
+    """Return `cycles` cycles that follow datagrams, each with the arrival of its newest datagram [ns] or None.
 
-    A tick takes `cost` [ns], or `cost()` [ns].
+    Datagrams arrive at the rising times `news` [ns]. A tick takes `cost` [ns], or `cost()` [ns].
     """
     clock, waiting, taken, log = VirtualClock(), deque(news), None, []
 
@@ -186,7 +186,7 @@ def test_each_datagram_is_taken_on_arrival_for_any_phase_and_drift(phase, drift,
     assert (np.diff([came for _, came in cycles]) > 0).all()
 
 
-def test_cycles_without_news_go_on_and_the_next_news_are_taken_at_once():
+def test_cycles_continue_without_datagrams_and_follow_the_next_one_at_once():
     rng = np.random.default_rng(1)
     lost = rng.random(1000) < 0.2
     news = 0.4 * P + 1.0005 * P * np.arange(1000)
@@ -198,7 +198,7 @@ def test_cycles_without_news_go_on_and_the_next_news_are_taken_at_once():
     assert sum(cycle.missed for cycle, _ in cycles) == 0
 
 
-def test_news_too_late_for_a_tick_are_taken_by_the_next():
+def test_a_datagram_too_late_for_a_tick_is_taken_by_the_next_tick():
     news = (0.4 * P + P * np.arange(300)).astype(int)
     news[200] += int(0.6 * P)
     late = followed(news.tolist(), 280)
@@ -209,7 +209,7 @@ def test_news_too_late_for_a_tick_are_taken_by_the_next():
 
 
 @pytest.mark.parametrize("ratio", [0.0, 0.5, 1.6, 2.0, 3.7])
-def test_a_loop_keeps_its_rate_whatever_that_of_its_machine(ratio):
+def test_a_loop_keeps_its_rate_whatever_the_rate_of_its_machine(ratio):
     """`ratio` is in datagrams per period; the cycles yield by at most a hundredth of a period."""
     news = (P * np.arange(1, 1 + int(1200 * ratio)) / ratio).astype(int).tolist() if ratio else []
     cycles = [cycle for cycle, _ in followed(news, 1000)]
@@ -219,7 +219,7 @@ def test_a_loop_keeps_its_rate_whatever_that_of_its_machine(ratio):
 
 
 @given(seed=st.integers(0, 1000))
-def test_following_cycles_are_spaced_and_kept_or_counted(seed):
+def test_cycles_that_follow_datagrams_are_half_a_period_apart_or_more(seed):
     rng = np.random.default_rng(seed)
     news = np.cumsum(rng.exponential(P, 300)).astype(int).tolist()
     cycles = [cycle for cycle, _ in followed(news, 200, lambda: int(rng.exponential(0.7 * P)))]

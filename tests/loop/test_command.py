@@ -105,7 +105,7 @@ def test_an_error_of_a_users_controller_gives_status_2_and_a_traceback_file(as_j
         assert json.loads(out)["ended"] == "fault"
 
 
-def test_an_answer_that_is_no_command_ends_the_loop_in_a_line(command):
+def test_a_result_that_is_not_a_command_is_refused_in_one_line(command):
     """The first calls rehearse: a wrong answer is refused before anything moves."""
     status, _, err = command("--controller", "tests.loop.test_command:Short", "--json")
     assert status == 2

@@ -95,7 +95,7 @@ def test_without_faults_the_reference_is_tracked_until_the_end(runs):
 
 
 def brake_missed_by(rig) -> float:
-    """Return the distance of the machine's torques from the torques of the brake while it is damped [N m]."""
+    """Return the largest error of the machine's torques in the mode damped, compared with the brake's [N m]."""
     rows, modes = rig.machine_rows, [int(row["mode"]) for row in rig.machine_rows]
     first, end = modes.index(Mode.DAMPED), modes.index(Mode.STOPPED)
     q, v = (np.array([row[name] for row in rows[first - 1 : end - 1]]) for name in ("q", "v"))
@@ -103,7 +103,7 @@ def brake_missed_by(rig) -> float:
 
 
 def brake_missed_by_loop(rig) -> float:
-    """Return the same distance for the torques that the loop sends, for machines that apply them."""
+    """Return the same for the torques that the loop wants to send, for machines that apply them."""
     damped = [row for row in rig.rows if int(row["mode"]) == Mode.DAMPED]
     return missed_brake(*(np.array([row[name] for row in damped]) for name in ("q", "v", "tau_wanted")))
 
@@ -122,7 +122,7 @@ def test_at_a_requested_end_both_sides_damp_the_machine(runs):
 
 @pytest.mark.parametrize("share", [0.1, 0.5])
 @pytest.mark.parametrize("side", ["states", "commands"])
-def test_lost_datagrams_are_held_over(runs, side, share):
+def test_lost_datagrams_do_not_end_the_run(runs, side, share):
     rig = runs(**{side: Weather(drop=share)})
     assert rig.loop.counts.complete
     assert rig.modes() == WHOLE
@@ -147,7 +147,7 @@ def test_a_loop_that_follows_its_machine_has_a_new_state_in_each_tick(runs, peri
     assert not np.allclose(steps(follows=False)[1], 1.0)  # a loop with its own clock
 
 
-def test_a_loop_that_follows_its_machine_notices_its_silence_as_any(runs):
+def test_a_loop_that_follows_its_machine_notices_its_silence_like_any_loop(runs):
     def cut(rig):
         rig.clock.at(NS // 5, lambda: setattr(rig.to_loop, "cut", True))
 
@@ -175,7 +175,7 @@ def test_a_steady_delay_of_20_ms_is_measured_by_the_echo_and_braked(runs):
     assert not rig.loop.counts.complete
 
 
-def test_with_a_machine_that_is_always_late_nothing_is_begun(runs):
+def test_torques_never_begin_with_a_machine_that_is_always_late(runs):
     rig = runs(states=Weather(delay_s=(0.02, 0.02)), policy=Policy(start_s=0.1))
     assert rig.modes() == [Mode.IDLE, Mode.STOPPED]
     assert rig.modes(rig.machine_rows)[-1] is Mode.STOPPED
@@ -220,14 +220,14 @@ def test_a_slow_controller_is_tolerated_for_a_while_then_braked(runs):
     assert rig.loop.counts.missed >= Policy().overrun.tolerate // 2
 
 
-def test_overruns_may_be_held_over_for_ever(runs):
+def test_a_policy_may_tolerate_all_overruns(runs):
     policy = Policy(overrun=Rule(then="hold"), damp_s=0.1)
     rig = runs(controller=slow(PERIOD * 3 // 2), before=give_clock, policy=policy)
     assert rig.loop.counts.complete
     assert rig.loop.counts.overruns > 150
 
 
-def test_overruns_may_end_it_at_once(runs):
+def test_a_policy_may_stop_the_loop_at_the_first_overrun(runs):
     rig = runs(controller=slow(2 * PERIOD), before=give_clock, policy=Policy(overrun=Rule(then="stop")))
     assert rig.modes() == [*WHOLE[:3], Mode.STOPPED]
     assert rig.loop.counts.overruns == 1
@@ -278,7 +278,7 @@ def test_a_controller_that_goes_wrong_is_tolerated_for_a_while_then_braked(runs,
 
 
 class Lying(ArmSession):
-    """An arm whose sensors report `lie(state)` from `LIE_AT` on."""
+    """An arm whose sensors report `lie(state)` instead of the state from `LIE_AT` [s] on."""
 
     LIE_AT = 0.25
 
@@ -314,14 +314,14 @@ def largest_change(rig) -> float:
 
 
 @pytest.mark.parametrize("jump", [0.09, 0.2, 1.0, -1.0])
-def test_an_encoder_that_jumps_is_ignored_and_the_machine_braked(runs, jump):
+def test_an_encoder_that_jumps_is_ignored_and_brakes_the_machine(runs, jump):
     rig = runs(session=Lying(lambda state: structs.replace(state, q=state.q + np.array([0.0, jump]))))
     assert rig.modes() == WHOLE
     assert rig.faults() == Fault.ENCODER
     assert largest_change(rig) <= largest_change(runs())
 
 
-def test_a_single_message_that_cannot_be_is_survived(runs):
+def test_a_single_implausible_message_does_not_end_the_run(runs):
     def lie(state):
         return structs.replace(state, q=state.q + np.array([1.0, 0.0])) if round(state.t / H) % 20 == 0 else state
 
@@ -342,7 +342,7 @@ def test_a_velocity_that_contradicts_the_positions_is_ignored(runs, speed):
     assert largest_change(rig) <= 2.0 * largest_change(runs())
 
 
-def test_an_encoder_that_stands_still_while_it_says_that_it_moves_is_braked(runs):
+def test_an_encoder_that_stands_still_despite_a_reported_velocity_brakes_the_machine(runs):
     seen = []
 
     def lie(state):
@@ -357,7 +357,7 @@ def test_an_encoder_that_stands_still_while_it_says_that_it_moves_is_braked(runs
 
 
 @pytest.mark.parametrize("joint", [0, 1])
-def test_an_encoder_that_stands_still_without_velocity_while_the_joint_is_driven_is_braked(runs, joint):
+def test_an_encoder_that_stands_still_while_its_joint_is_driven_brakes_the_machine(runs, joint):
     held = []
 
     def lie(state):
@@ -388,7 +388,7 @@ def reports(change):
 
 
 @pytest.mark.parametrize("change", [(1.0, 0.0), (0.4, 1.0), (1.0, 1.7)], ids=["dead", "derated", "wrong constant"])
-def test_a_drive_that_applies_another_torque_is_braked(runs, change):
+def test_a_drive_that_applies_another_torque_brakes_the_machine(runs, change):
     rig = runs(before=reports(np.array(change)), duration_s=1.0)
     assert rig.modes() == WHOLE
     assert rig.faults() == Fault.TORQUE
@@ -443,7 +443,7 @@ def test_torques_cut_for_long_brake_the_machine(runs):
     assert rig.ticks(Mode.RUNNING) == pytest.approx(100 + QUICK.cut_s / H, abs=10)
 
 
-def test_a_joint_that_stays_away_from_its_reference_is_braked(runs):
+def test_a_joint_that_stays_away_from_its_reference_brakes_the_machine(runs):
     rig = runs(controller=Limp(), policy=structs.replace(QUICK, tracking=0.2))
     assert rig.modes() == WHOLE
     assert rig.faults() == Fault.ASTRAY
@@ -487,13 +487,13 @@ def test_a_base_that_tips_over_is_braked(runs):
     assert rig.ticks(Mode.RUNNING) == pytest.approx(333 + Policy().tipped.tolerate, abs=5)
 
 
-def test_with_a_machine_that_lies_on_its_side_nothing_is_begun(runs):
+def test_torques_never_begin_with_a_machine_that_lies_on_its_side(runs):
     rig = runs(controller=Limp(), session=Toppling(1.5), policy=structs.replace(QUICK, start_s=0.1))
     assert rig.modes() == [*WHOLE[:2], Mode.STOPPED]
     assert rig.loop.safety.ended_by == Fault.TIPPED
 
 
-def test_one_nan_in_a_while_is_survived(runs):
+def test_an_occasional_nan_does_not_end_the_run(runs):
     rig = runs(controller=Pd(wrong=lambda call, c: Command(tau=c.tau * np.nan) if call % 50 == 0 else c))
     assert rig.loop.counts.complete
     assert rig.faults() == Fault.NOT_FINITE
@@ -555,7 +555,7 @@ def test_without_a_recorder_the_loop_brakes(runs):
     assert brake_missed_by(rig) < 1e-9
 
 
-def test_a_loop_can_be_set_to_go_on_without_a_recorder():
+def test_a_policy_may_let_a_loop_continue_without_a_recorder():
     rig = Rig(policy=Policy(recorder=Rule(then="hold"), damp_s=0.1)).run(unrecorded_at=0.2)
     assert rig.loop.counts.complete
     assert rig.loop.safety.ended_by == Fault.NONE
@@ -644,7 +644,7 @@ def test_torques_grow_from_zero_over_the_soft_start(runs):
         assert (np.abs(row["tau"]) <= share * np.abs(row["tau_wanted"]) + 1e-9).all() or row["cut"] > 0
 
 
-def test_limits_grow_from_a_tenth_within_the_ramp_and_the_brake_has_them_all(runs):
+def test_limits_grow_from_a_tenth_over_the_ramp_and_the_brake_has_full_limits(runs):
     """The controller wants alternately the full torque and its opposite."""
     policy = structs.replace(QUICK, power_ramp_s=1.0, cut_s=0.05, soft_start_s=0.0, tracking=np.inf, tilt_rad=9.0)
 
@@ -728,7 +728,7 @@ def test_durations_of_ticks_are_recorded_in_microseconds(runs):
     assert {round(float(row["period_us"])) for row in late} == {1400, 1600}
 
 
-def test_feet_of_which_sensing_says_nothing_are_recorded_without_a_force():
+def test_feet_without_a_sensed_force_are_recorded_without_a_force():
     wire = Format(robot="four feet", nq=19, nv=18, floating=True, torque_limit=np.full(2, 20.0), n_feet=4)
     sent_values = np.arange(1.0, 1.0 + wire.state_values)  # the machine senses all of its feet
 

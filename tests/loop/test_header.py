@@ -122,7 +122,7 @@ numbers = st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=0, m
 
 @settings(max_examples=200, deadline=None)
 @given(words, st.integers(0, 2**16 - 1), st.integers(-(2**63), 2**63 - 1), words, numbers)
-def test_it_seals_the_same_bytes(header, sequence, mode, stamp, echo, values):
+def test_the_header_seals_the_same_bytes(header, sequence, mode, stamp, echo, values):
     begin(header)
     ours = Outbox(Kind.COMMAND, "go1", len(values), 5)
     ours.sequence = sequence
@@ -156,7 +156,7 @@ SENT = st.tuples(
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(SENT, max_size=12), st.sampled_from([None, 5]))
-def test_it_takes_drops_and_counts_the_same(header, sent, session):
+def test_the_header_accepts_drops_and_counts_the_same_datagrams(header, sent, session):
     begin(header, session)
     ours = Inbox(Kind.COMMAND, "go1", LOW, HIGH, session)
     data = b""
@@ -186,7 +186,7 @@ def test_it_takes_drops_and_counts_the_same(header, sent, session):
 
 
 @pytest.mark.parametrize("sizes", [(19, 18, 12, 4, 1), (2, 2, 2, 0, 0), (7, 7, 7, 1, 0)])
-def test_it_knows_the_places_and_the_ranges_of_all_values(header, sizes):
+def test_the_header_has_the_same_places_and_ranges_of_all_values(header, sizes):
     nq, nv, joints, feet, floating = sizes
     limit = np.linspace(5.0, 30.0, joints)
     form = Format(robot="go1", nq=nq, nv=nv, floating=bool(floating), torque_limit=limit, n_feet=feet)
@@ -202,7 +202,7 @@ def test_it_knows_the_places_and_the_ranges_of_all_values(header, sizes):
     assert places[-1] == form.state_values
 
 
-def test_names_have_the_same_numbers(header):
+def test_names_have_the_same_checksums(header):
     header.number.restype = ctypes.c_uint32
     for names in (["go1"], ["FL_hip_joint", "FR_hip_joint"]):
         assert header.number(",".join(names).encode()) == names_number(names)
@@ -225,12 +225,12 @@ def test_constants_of_the_header_equal_the_wire():
     assert Mode.STOPPED == wire.LAST_MODE
 
 
-def test_the_command_line_prints_it(capsys):
+def test_the_command_line_prints_the_header(capsys):
     assert cli.main(["loop", "--header"]) == 0
     assert capsys.readouterr().out == HEADER.read_text()
 
 
-def test_it_shares_memory_with_a_loop(header, tmp_path):
+def test_the_header_shares_memory_with_a_loop(header, tmp_path):
     path, data = str(tmp_path / "memory"), ctypes.create_string_buffer(wire.LARGEST)
     lock, memory = named(path)
     loop = SharedLink(memory, 0, lock)

@@ -201,7 +201,7 @@ def test_a_command_within_all_limits_passes_the_gate_to_the_bit():
 
 
 @pytest.mark.parametrize("field", ["q", "v", "kp", "kd"])
-def test_an_impedance_that_is_no_number_is_not_sent(field):
+def test_an_impedance_with_a_nan_is_not_sent(field):
     def sick(call, command):
         return structs.replace(command, **{field: np.full(2, np.nan)}) if call > 100 else command
 

@@ -130,7 +130,7 @@ def test_a_loop_on_the_wall_clock_runs_records_and_ends(tmp_path, transport):
 
 @pytest.mark.slow
 @pytest.mark.wallclock
-def test_the_plant_may_run_at_a_rate_of_its_own(tmp_path):
+def test_the_plant_may_run_at_another_rate_than_the_loop(tmp_path):
     settings = structs.replace(SETTINGS, plant_rate_hz=250.0)
     launch.run(TARGET, Config(duration_s=0.4), settings, tmp_path / "run")
     body = load(tmp_path / "run" / "machine").arrays
@@ -166,7 +166,7 @@ class MuteOffer(Offer):
 mute = MuteOffer()
 
 
-def test_a_plant_that_lives_but_says_nothing_has_not_ended(tmp_path, monkeypatch):
+def test_a_running_plant_that_sends_nothing_is_reported_as_silent(tmp_path, monkeypatch):
     monkeypatch.setattr(launch, "CONNECT_S", 0.0)
     with pytest.raises(InputError, match="the plant's process sent nothing within 0 s"):
         launch.run("tests.loop.test_launch:mute", Config(), SETTINGS, tmp_path / "run")
@@ -454,7 +454,7 @@ def test_a_loop_that_is_killed_leaves_a_braked_machine_and_a_readable_record(tmp
         (LoopSettings(transport="udp", peer="127.0.0.1:0"), "cannot reach the machine at 127.0.0.1:0"),
     ],
 )
-def test_settings_that_do_not_go_together_are_refused_in_one_line(tmp_path, settings, line):
+def test_contradictory_settings_are_refused_in_one_line(tmp_path, settings, line):
     with pytest.raises(InputError, match=line):
         launch.run(TARGET, Config(), settings, tmp_path / "run")
 

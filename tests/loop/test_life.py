@@ -119,7 +119,7 @@ ESTOP = 5
 """Index of the emergency stop in `Machine.health` of an arm of two joints."""
 
 
-def test_a_loop_that_somebody_attends_gives_no_torque_before_it_is_armed():
+def test_an_attended_loop_sends_no_torque_before_it_is_armed():
     rig = Rig(attended=True, duration_s=0.1)
     rig.run(acts=[7.0])  # longer than the machine may take to become ready
     ready = [row for row in rig.rows if int(row["mode"]) == Mode.READY]
@@ -128,7 +128,7 @@ def test_a_loop_that_somebody_attends_gives_no_torque_before_it_is_armed():
     assert rig.loop.counts.complete
 
 
-def test_one_act_recovers_a_braked_machine_and_the_next_arms_it():
+def test_one_act_of_the_operator_recovers_a_braked_machine_and_the_next_arms_it():
     rig = Rig(attended=True, duration_s=0.3, policy=structs.replace(QUICK, damp_s=0.2))
     rig.clock.at(round(0.15 * NS), lambda: rig.machine.health.__setitem__(ESTOP, 1.0))
     rig.clock.at(round(1.0 * NS), lambda: rig.machine.health.__setitem__(ESTOP, 0.0))
@@ -190,7 +190,7 @@ class Folded(ArmSession):
         self.start = structs.replace(self.start, q=np.array([1.2, 0.0]))
 
 
-def test_a_machine_far_from_its_plan_is_not_begun():
+def test_torques_never_begin_at_a_pose_far_from_the_plan():
     rig = Rig(session=Folded(), policy=structs.replace(QUICK, start_s=0.05))
     rig.run()
     assert Mode.RUNNING not in rig.modes()

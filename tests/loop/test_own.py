@@ -75,7 +75,7 @@ def test_a_planner_from_a_file_replaces_the_planner_of_the_experiment(mine: str,
     assert np.abs(recorded["q"][290] - [0.2, -0.2]).max() < 0.1
 
 
-def test_the_estimate_of_a_file_is_what_controllers_and_records_see(mine: str, tmp_path: Path) -> None:
+def test_controller_and_record_get_the_state_of_a_users_estimator(mine: str, tmp_path: Path) -> None:
     class_ = f"{mine}:Offset"
     launch.run("tests.loop.rig:offer", Config(duration_s=0.2), settings(estimator=class_), tmp_path / "run")
     seen, truth = load(tmp_path / "run").arrays, load(tmp_path / "run" / "machine").arrays
@@ -142,7 +142,7 @@ def test_a_planner_with_a_rate_sends_its_targets_into_a_socket() -> None:
     assert np.isnan(planner.notes()).all()
 
 
-def test_the_base_moves_on_between_two_calls_of_an_estimator() -> None:
+def test_the_base_is_extrapolated_between_two_calls_of_an_estimator() -> None:
     robot = idc.robots.load("go1")
     contacts, state = robot.contacts(0.6), robot.standing_state()
     setup = controllers.Setup(system=contacts.system, contacts=contacts, h=1e-3, robot=robot)
@@ -170,7 +170,7 @@ def test_the_base_moves_on_between_two_calls_of_an_estimator() -> None:
 
 
 @pytest.mark.slow
-def test_a_robot_on_the_targets_of_a_file_completes_its_loop(
+def test_a_robot_that_follows_targets_of_a_users_planner_completes_its_loop(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = ["loop", "--robot", "go1", "--duration", "0.3", "--transport", "inprocess", "--pacing", "fast", "--json"]

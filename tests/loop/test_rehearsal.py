@@ -67,7 +67,7 @@ def test_each_rehearsal_calls_planner_and_controller_despite_faults():
     assert controller.calls == before + 200
 
 
-def test_parts_too_long_before_a_tick_are_not_rehearsed():
+def test_a_rehearsal_that_would_end_after_the_deadline_is_skipped():
     clock = VirtualClock()
     controller = Slow(clock)
     rehearsal = rehearsed(controller, clock)

@@ -19,7 +19,7 @@ def ring_pair(rows):
     return Ring(memory, 3), Ring(memory, 3)
 
 
-def test_rows_come_out_as_they_went_in():
+def test_rows_are_read_unchanged_and_in_order():
     writer, reader = ring_pair(16)
     sent, got = 0, []
     rng = np.random.default_rng(0)
@@ -32,7 +32,7 @@ def test_rows_come_out_as_they_went_in():
     assert reader.lost == 0
 
 
-def test_a_late_reader_loses_the_oldest_and_knows_how_many():
+def test_a_late_reader_loses_and_counts_the_oldest_rows():
     writer, reader = ring_pair(16)
     for k in range(100):
         writer.push(np.full(3, float(k)))
@@ -57,7 +57,7 @@ def test_the_writer_sees_the_lag_of_the_recorder_but_not_of_viewers():
     assert not writer.overrun
 
 
-def test_rows_of_a_killed_process_are_there():
+def test_rows_of_a_killed_process_remain_readable():
     """A child process writes 50 rows into inherited memory, begins row 51, and is killed by SIGKILL."""
     descriptor, memory = anonymous(ring_bytes(3, 64))
     code = (

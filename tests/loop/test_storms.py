@@ -90,7 +90,7 @@ def brew(rig, rng, weather, push):
 
 
 def policy(rng, **settings):
-    """Return a policy in which the cause of every fault ends."""
+    """Return a policy with `settings` that tolerates a random number of silent ticks."""
     silent = Rule(tolerate=int(rng.integers(0, 20)))
     return Policy(start_s=10.0, voltage_v=(20.0, 30.0), silent=silent, **settings)
 

@@ -102,7 +102,7 @@ def test_udp_listens_to_its_peer_alone():
         assert a.receive() is None
 
 
-def test_a_stranger_who_speaks_first_does_not_keep_the_machine_out():
+def test_a_foreign_datagram_that_comes_first_does_not_lock_out_the_machine():
     low, high = np.full(1, -1.0), np.full(1, 1.0)
     loop = UdpLink()
     plant = UdpLink(peer=loop.local)
@@ -175,7 +175,7 @@ def test_an_address_in_use_is_refused_in_one_line():
         ((LOOPBACK, 0), f"cannot reach the machine at {LOOPBACK}:0 by UDP: port 0 receives no datagrams"),
     ],
 )
-def test_a_peer_that_cannot_be_reached_is_not_blamed_on_the_address_of_ours(peer, line):
+def test_an_unreachable_peer_is_reported_by_its_own_address(peer, line):
     with pytest.raises(InputError, match=line):
         UdpLink(peer=peer)
 
@@ -232,7 +232,7 @@ def test_the_age_of_a_forgotten_echo_is_at_least_that_of_the_oldest_remembered_o
     assert a.age((SENT + 9) * MS) >= (SENT - 1) * MS
 
 
-def test_an_echo_of_what_was_never_sent_is_not_believed():
+def test_an_echo_of_a_number_that_was_never_sent_is_ignored():
     a, b = endpoints()
     b.outbox.values[:] = 0.0
     b._link.send(b.outbox.seal(2, 0, 10**6))

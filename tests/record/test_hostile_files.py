@@ -121,7 +121,7 @@ def refused(folder: Path, command: str, capsys) -> str:
 
 
 @pytest.mark.parametrize("kind", HOSTILE_H5)
-def test_a_file_of_arrays_that_holds_anything_but_arrays_is_refused(run, secret, kind):
+def test_an_hdf5_file_with_anything_but_arrays_is_refused(run, secret, kind):
     spoil, line = HOSTILE_H5[kind]
     with h5py.File(run / "arrays.h5", "a") as file:
         spoil(file, "tau", secret)
@@ -236,7 +236,7 @@ def test_facts_of_another_kind_are_refused(run, file, keys, value, capsys):
         (("meta", "layout"), {"waypoints": [[1.0], [2.0, 3.0]]}, "meta.layout is damaged"),
     ],
 )
-def test_a_scene_that_cannot_be_is_refused(run, keys, value, line, capsys):
+def test_a_malformed_scene_is_refused(run, keys, value, line, capsys):
     changed("run.json", *keys)(run, value)
     assert line in refused(run, "view", capsys)
 
@@ -275,7 +275,7 @@ def test_a_walk_without_one_of_its_channels_is_refused(run, channel, capsys):
     assert "its channels do not describe a walk" in refused(run, "report", capsys)
 
 
-def test_a_log_whose_header_promises_what_no_row_holds_is_refused(tmp_path):
+def test_a_log_with_a_malformed_header_is_refused(tmp_path):
     from idcontrol.record import log
 
     with Recorder(tmp_path / "run", {"x": ()}, {}, {}):

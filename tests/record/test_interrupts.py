@@ -96,7 +96,7 @@ def test_a_signal_whose_exception_python_drops_comes_again(capfd, lost, number, 
     assert "Exception ignored" not in capfd.readouterr().err
 
 
-def test_errors_that_python_drops_are_reported_as_without_us(monkeypatch):
+def test_other_exceptions_that_python_drops_are_still_reported(monkeypatch):
     reported = []
     monkeypatch.setattr(sys, "unraisablehook", reported.append)
     with sigterm_is_heard():

@@ -111,7 +111,7 @@ def test_events_are_log_messages_and_numbers_without_name_have_an_index(recorded
         assert event["timestamp"] == {"sec": time // 10**9, "nsec": time % 10**9}
 
 
-def test_the_clock_of_a_loop_dates_its_rows(recorded, tmp_path):
+def test_rows_of_a_loop_are_dated_by_its_clock(recorded, tmp_path):
     began = 1.8e9 + 0.25
     dated = dataclasses.replace(recorded, arrays=recorded.arrays | {"utc_s": began + recorded.arrays["t"]})
     export(dated, tmp_path / "run.mcap")

@@ -58,7 +58,7 @@ def of(arrays: dict[str, np.ndarray], duration_s: float = 2.0) -> dict[str, obje
     return metrics.locomotion(arrays, LAYOUT, duration_s)
 
 
-def test_a_machine_that_does_exactly_what_was_planned_has_no_error():
+def test_a_walk_exactly_as_planned_has_no_errors():
     got = of(standing())
     zero = [
         "q_err_rad",

@@ -247,7 +247,7 @@ def test_a_wrong_name_or_shape_is_named_and_leaves_no_row(tmp_path):
     assert len(load(tmp_path / "run").arrays["t"]) == 0
 
 
-def test_a_unit_of_no_channel_is_refused(tmp_path):
+def test_a_unit_of_an_unknown_channel_is_refused(tmp_path):
     with pytest.raises(InputError, match="'torque', which is not a channel"):
         Recorder(tmp_path / "run", CHANNELS, {"torque": "N m"}, {})
 

@@ -13,30 +13,27 @@ from idcontrol.loop.wire import LAST_MODE, Datagram, Format, Inbox, Kind, Outbox
 from idcontrol.types import Array
 
 SENT = 256
-"""Number of remembered sending times; the age of an echo follows from them."""
+"""Number of sent datagrams whose sending times are remembered, for `Endpoint.age`."""
 TAKEN = 64
 """Largest number of datagrams that `Endpoint.poll` reads; it limits the time that a flood of datagrams can take."""
 FAREWELL = 20
-"""Number of ticks in which a stopped side announces its stop: single datagrams may be lost."""
+"""Number of datagrams in which a side announces that it has stopped: some may be lost."""
 
 
 class Link(Protocol):
     """One end of a connection; no method waits."""
 
     def send(self, data: memoryview) -> None:
-        """Send a datagram, which may be lost. A link that stores the datagram makes a copy."""
+        """Send a datagram, which may be lost. The caller may overwrite `data` afterwards."""
 
     def receive(self) -> bytes | None:
         """Return the next received datagram; None if no datagram waits."""
 
     def settle(self) -> None:
-        """From now on, receive only from the sender of the last datagram.
-
-        The caller must have accepted this datagram.
-        """
+        """From now on, receive only from the sender of the last datagram, which the caller has accepted."""
 
     def close(self) -> None:
-        """Release everything."""
+        """Close the connection."""
 
 
 class Endpoint:
@@ -44,7 +41,8 @@ class Endpoint:
 
     Attributes:
         inbox: Checks incoming datagrams.
-        newest: The newest accepted datagram; None before the first datagram.
+        outbox: Numbers outgoing datagrams.
+        newest: The newest accepted datagram; None before the first.
     """
 
     def __init__(self, link: Link, inbox: Inbox, outbox: Outbox) -> None:
@@ -72,7 +70,7 @@ class Endpoint:
         return self._farewells >= FAREWELL
 
     def post(self, mode: int, values: Array, now: int) -> None:
-        """Send `values` with the time stamp `now` [ns]."""
+        """Send a datagram with `values`, the sender's `mode` and the time stamp `now` [ns]."""
         self.outbox.values[:] = values
         echo = 0 if self.newest is None else self.newest.sequence
         data = self.outbox.seal(mode, now, echo)
@@ -81,7 +79,7 @@ class Endpoint:
         self._farewells += mode == LAST_MODE
 
     def poll(self, now: int) -> bool:
-        """Receive datagrams; return True if a newer datagram has come."""
+        """Read the received datagrams; return True if one was accepted."""
         fresh = False
         for _ in range(TAKEN):
             data = self._link.receive()
@@ -95,16 +93,15 @@ class Endpoint:
         return fresh
 
     def silence(self, now: int) -> int:
-        """Return the time since the last good datagram [ns]; 0 before the first datagram."""
+        """Return the time since a datagram was last accepted [ns]; 0 before the first."""
         return 0 if self.newest is None else now - self._heard
 
     def age(self, now: int) -> int:
-        """Return an upper bound of the age of the newest datagram [ns], from its silence and the age of its echo.
+        """Return an upper bound of the age of the newest datagram [ns]; 0 before the first datagram.
 
-        Before the first echo it is the silence alone.
-
-        The echo bounds the age without comparing two clocks: the other side can send the echo of a datagram only after
-        receiving it.
+        The newest datagram echoes the number of a datagram that this side sent earlier. The time since that sending is
+        the bound; it does not compare two clocks. If the sending time is no longer among the last `SENT`, the oldest
+        remembered time replaces it. Before the first echo, return `silence`.
         """
         if self.newest is None:
             return 0

@@ -1,4 +1,4 @@
-"""Two ends within one process: each end receives the other's datagrams in order and immediately."""
+"""A connection within one process: each end receives the other end's datagrams immediately and in order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Queue:
 
 
 def pair() -> tuple[Queue, Queue]:
-    """Return two connected ends; more than 1000 waiting datagrams are dropped."""
+    """Return two connected ends; if more than 1000 datagrams wait at an end, the oldest are dropped."""
     there: deque[bytes] = deque(maxlen=1000)
     back: deque[bytes] = deque(maxlen=1000)
     return Queue(there, back), Queue(back, there)

@@ -1,10 +1,11 @@
-"""Two processes on one computer: for each direction, a mailbox in shared memory contains the newest datagram.
+"""A connection between two processes on one computer, through shared memory.
 
-A child process inherits the file descriptor of memory without a name (`memory.anonymous`), so nothing remains after
-both processes end. A separate program shares a file with the loop (`named`); ``idcontrol_wire.h`` implements its end.
+For each direction, a mailbox contains the newest datagram. The plant's process inherits the file descriptor of memory
+without a name (`idcontrol.loop.memory.anonymous`), so nothing remains after both processes end. A separate program
+shares a file with the loop (`named`); ``idcontrol_wire.h`` implements the program's end.
 
 Each mailbox has a counter. If a writer is active during a read, the counter is odd or changes, and the reader reads
-again. The datagram's checksum detects damage that this check misses (on machines that reorder stores).
+again. On processors that reorder stores, this check can miss damage; the datagram's checksum detects it.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from idcontrol.errors import InputError
 from idcontrol.loop.wire import LARGEST
 
 BYTES = 2 * (16 + LARGEST + 5)
-"""Memory of a link: both directions, each 8-byte aligned."""
+"""Size of the shared memory of a connection [bytes]: two mailboxes, each aligned to 8 bytes."""
 _TRIES = 4
 
 
 def named(path: str) -> tuple[int, mmap.mmap]:
-    """Return a locked file descriptor of the file `path`, which is created if it does not exist, and its memory.
+    """Lock the file `path`, and return its descriptor and memory; create the file if it does not exist.
 
     Raises:
         InputError: The file cannot be used, or another loop uses it.
@@ -43,7 +44,7 @@ def named(path: str) -> tuple[int, mmap.mmap]:
 
 
 class _Mailbox:
-    """Counter (uint64; odd during a write), length (uint64), bytes."""
+    """A mailbox: a counter (uint64; odd during a write), the length of the datagram (uint64), and its bytes."""
 
     def __init__(self, memory: mmap.mmap, offset: int) -> None:
         self._head = memoryview(memory)[offset : offset + 16].cast("Q")
@@ -83,10 +84,10 @@ class SharedLink:
         """Use shared memory.
 
         Args:
-            memory: The memory, of `BYTES`.
+            memory: The memory, of size `BYTES`.
             side: 0 for the loop, 1 for its machine.
-            lock: File descriptor from `named`, closed with the link. Its memory may contain an old datagram, which is
-                ignored.
+            lock: File descriptor from `named`, closed with the link; a datagram that is already in the file is ignored.
+                None for memory without a name.
         """
         boxes = (_Mailbox(memory, 0), _Mailbox(memory, BYTES // 2))
         self._out, self._into, self._memory, self._lock = boxes[side], boxes[1 - side], memory, lock
@@ -97,7 +98,7 @@ class SharedLink:
         self._out.put(data)
 
     def receive(self) -> bytes | None:
-        """Return the newest datagram, only once."""
+        """Return the newest datagram; None if there is no new one, or while it is being written."""
         self._seen, data = self._into.take(self._seen)
         return data
 

@@ -1,8 +1,8 @@
-"""Datagrams over a network: UDP, bound to loopback by default.
+"""A connection over UDP, bound to loopback by default.
 
 Only datagrams from the peer are read. A side without the peer's address adopts the sender of the first accepted
-datagram as its peer, and sends nothing before. Any computer on the network can forge datagrams, so use UDP between
-computers only over a dedicated cable.
+datagram as its peer, and sends nothing before. Any computer on the network can forge datagrams, so connect two
+computers only by a dedicated cable.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class UdpLink:
                 self._socket.send(data)
 
     def receive(self) -> bytes | None:
-        """Return the next datagram of the peer, or of any sender while the peer is unknown."""
+        """Return the next datagram of the peer, or of any sender while the peer is unknown; None if none waits."""
         try:
             data, self._sender = self._socket.recvfrom(LARGEST)
         except OSError:  # no datagram, or the peer's computer reports that no process listens

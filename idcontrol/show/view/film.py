@@ -19,7 +19,7 @@ from idcontrol.types import Array
 PATH_POINTS = 1500
 """Largest number of points in the drawn path of the base."""
 STRAYS = 0.3
-"""If a machine moves farther than this, as a share of its size, it leaves the middle of the picture."""
+"""Distance from the start, as a share of the stage's size, at which a robot leaves the middle of the picture."""
 
 
 class _Way(msgspec.Struct, frozen=True):
@@ -32,14 +32,14 @@ class _Way(msgspec.Struct, frozen=True):
 
 
 class Film:
-    """A run and its stage.
+    """A run and its stage. Rows with a NaN in a time, configuration or pose are left out; n rows remain.
 
     Attributes:
         run: The run.
-        stage: The stage that shows it.
-        times: Times of the displayable rows [s], shape (n,).
+        stage: The stage that shows the run.
+        times: Times of the rows, shape (n,) [s].
         waypoints: Waypoints of the walk, x and y, shape (k, 2) [m].
-        path: Path of the base, shape (k, 3) [m].
+        path: Positions of the base in some rows, shape (up to `PATH_POINTS`, 3) [m]; (0, 3) without a floating base.
         references: Reference configurations of each row, shape (n, nq); None if not recorded.
         curves: Curves over the times by title; each has a name and values, shape (n,).
         torque_rate: Mean |Δτ/Δt| over the joints in each row [N m/s], shape (n,); None if torques are not recorded.
@@ -78,7 +78,7 @@ class Film:
         self.curves = self._curves(way)
 
     def row(self, t: float) -> int:
-        """Return the index of the row shown at time `t`: the last row up to `t`, or the first."""
+        """Return the index of the row shown at time `t` [s]: the last row up to `t`, or the first row."""
         return max(int(np.searchsorted(self.times, t, side="right")) - 1, 0)
 
     def shot(self, row: int) -> Shot:
@@ -88,7 +88,7 @@ class Film:
         return self.stage.at({name: values[at] for name, values in self.run.arrays.items()} | wanted)
 
     def strays(self) -> bool:
-        """True if the machine leaves the middle of a fixed camera's picture."""
+        """True if a robot with a floating base leaves the middle of a fixed camera's picture."""
         way = self.path[:, :2] - self.path[:1, :2]
         return bool(np.linalg.norm(way, axis=1).max(initial=0.0) > STRAYS * self.stage.size)
 
@@ -101,7 +101,10 @@ class Film:
         return q[self._rows[chosen], :3]
 
     def _references(self, way: _Way) -> Array | None:
-        """Return the measured configurations with the references of the joints and, if recorded, of the base."""
+        """Return the configurations with the references of the joints and, if recorded, of the base.
+
+        A configuration whose reference has a NaN is the measured configuration. Return None without references.
+        """
         q, q_des, base = (self.run.arrays.get(name) for name in ("q", "q_des", "base_ref"))
         if q is None or q_des is None or q_des.shape[1:] != (len(way.joint_q),) or max(way.joint_q) >= q.shape[1]:
             return None

@@ -1,4 +1,4 @@
-"""Meshes of a robot: the visual geometry of its URDF or, without it, rods between joints and foot spheres."""
+"""Meshes of a robot: the visual geometry of its URDF or, without it, rods between joints, and foot spheres."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ LIMB: Colour = (0.72, 0.74, 0.78)
 FOOT: Colour = (0.25, 0.26, 0.28)
 OUTLINE: Colour = (0.0, 0.62, 0.45)
 ROD_SHARE = 0.04
-"""Radius of a rod as a share of the machine's reach."""
+"""Radius of a rod as a share of the robot's `reach`."""
 OUTLINE_SHARE = 0.03
 """Radius of the outline of a sole as a share of the distance from its middle to its corners."""
 SMALLEST_M = 0.1
-"""Smallest assumed reach of a machine [m], e.g. of a machine with a single joint."""
+"""Smallest `reach` [m], e.g. of a robot with a single joint."""
 
 
 class DrawableFoot(Protocol):
@@ -58,7 +58,7 @@ class DrawableDescription(Protocol):
 
 
 class DrawableRobot(Protocol):
-    """A robot loaded by a robot library (entry points ``idcontrol.robots``)."""
+    """A loaded robot, as far as drawing needs it."""
 
     urdf: Path
     description: DrawableDescription
@@ -84,10 +84,7 @@ class DrawableLink:
 
 
 def drawable_links(robot: DrawableRobot, model: Any) -> tuple[DrawableLink, ...]:
-    """Return the meshes of `robot` for each joint of the Pinocchio model `model`.
-
-    Joints without meshes are left out.
-    """
+    """Return the meshes of each joint in the Pinocchio model of `robot`; joints without meshes are left out."""
     meshes = _visuals(robot, model) or _rods(robot, model)
     for sole in robot.description.soles:
         frame = model.frames[model.getFrameId(sole.frame)]
@@ -130,7 +127,7 @@ def _visuals(robot: DrawableRobot, model: Any) -> dict[int, list[Mesh]]:
 
 
 def _outline(sole: DrawableSole) -> list[Mesh]:
-    """Return rods from corner to corner of a sole, in its frame."""
+    """Return rods along the edges of a sole, in the sole's frame."""
     corners = np.array(sole.corners_m)
     away = corners - corners.mean(axis=0)
     across = away @ np.linalg.svd(away)[2][:2].T  # directions in the plane of the sole
@@ -140,7 +137,10 @@ def _outline(sole: DrawableSole) -> list[Mesh]:
 
 
 def _rods(robot: DrawableRobot, model: Any) -> dict[int, list[Mesh]]:
-    """Return rods from each joint to its child joints and feet, or to the centre of mass at the end of a chain."""
+    """Return rods and foot spheres by joint, in the joint's frame.
+
+    Rods lead from a joint to its child joints and feet; without these, to the centre of mass of the joint's link.
+    """
     radius = ROD_SHARE * reach(model, pin.neutral(model))
     rods: dict[int, list[Mesh]] = {joint: [] for joint in range(1, model.njoints)}
     ends: dict[int, list[Any]] = {joint: [] for joint in rods}

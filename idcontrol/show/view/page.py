@@ -1,4 +1,4 @@
-"""The page in the browser, made with viser: a stage and its controls."""
+"""The page of a replay in the browser, made with the package viser: the 3-D scene, controls and curves."""
 
 from __future__ import annotations
 
@@ -86,7 +86,13 @@ EYE = np.array([1.6, -1.6, 1.0])
 
 
 class _Arrow(NamedTuple):
-    """An arrow along z of its frame, tail at the origin: two copies of each rod (`shapes.shaft`), and a head."""
+    """An arrow along z of its frame, tail at the origin.
+
+    Attributes:
+        frame: The frame.
+        rods: Two copies of each rod of `idcontrol.show.view.shapes.shaft`.
+        head: The head.
+    """
 
     frame: viser.FrameHandle
     rods: list[tuple[viser.MeshHandle, viser.MeshHandle]]
@@ -98,11 +104,11 @@ class Page:
 
     Attributes:
         server: The web server of the page.
-        controls: Folder for the controls of a player; hidden without a player.
+        controls: Panel section for the controls of a `Player`; hidden without a player.
     """
 
     def __init__(self, server: viser.ViserServer, stage: Stage, title: str, *, follow: bool) -> None:
-        """Set up `stage` under `title`; `follow` is the initial state of the switch for the following camera."""
+        """Set up the objects of `stage`; `follow` is True if the camera follows the robot until the user changes it."""
         self.server, self._stage = server, stage
         self._frames: list[viser.FrameHandle] = []
         self._cones: list[viser.FrameHandle] = []
@@ -189,7 +195,7 @@ class Page:
         camera.position = tuple(camera.look_at + PUBLISHED * self._stage.size * EYE)
 
     def _keep_fitted(self, client: viser.ClientHandle) -> None:
-        """Fit the stage into the free part of a client's page for `FITTING_S`; then the camera is the user's alone.
+        """Fit the stage into the free part of a client's page for `FITTING_S`; then leave the camera to the user.
 
         A browser takes over the first camera, and reports its final size, only after it has connected.
         """
@@ -203,7 +209,10 @@ class Page:
                 camera.look_at = look_at
 
     def _fitted(self, camera: viser.CameraHandle) -> tuple[Array, Array]:
-        """Return position and look-at point that show the stage between the panels, or above them on a narrow page."""
+        """Return the camera's position and look-at point, which show the stage between the panels of a page.
+
+        On a narrow page, the stage is above the panels.
+        """
         first = self.server.initial_camera
         away = first.position - first.look_at
         if camera.image_width < NARROW_PX:
@@ -323,7 +332,7 @@ class Page:
         )  # fmt: skip
 
     def _on_ground(self, places: Array) -> Array:
-        """Return points slightly above the ground at `places`, shape (n, 2)."""
+        """Return points slightly above the ground, shape (n, 3), at `places`, x and y, shape (n, 2) [m]."""
         ground = self._stage.ground
         if ground is None:
             height = np.zeros(len(places))
@@ -336,7 +345,7 @@ class Page:
 
 
 class Player:
-    """Plays a film on a page: time slider, play and pause, speed, single steps, loop, and curves up to the shown time.
+    """Plays a film on a page: time slider, play and pause, speed, single steps, loop, and curves around the shown time.
 
     Attributes:
         slider: The shown time; the user may drag it.
@@ -402,10 +411,11 @@ class Player:
             self._show()
 
     def export(self, client: viser.ClientHandle) -> tuple[str, bytes]:
-        """Return a film of `FILM_S` at the chosen speed, from the shown time on, drawn by a client's browser.
+        """Return a film from the shown time on, at the chosen speed, drawn by a client's browser.
 
         Returns:
-            Name and content of the file: an MP4 if `makes_mp4`, else a GIF.
+            Name and content of the file: an MP4 if `makes_mp4`, else a GIF. The film lasts `FILM_S`, less at the end of
+            the run.
         """
         with self._busy:
             frames = []
@@ -420,9 +430,10 @@ class Player:
         return "film.gif", gif(frames, FILM_FRAMES_PER_S)
 
     def publish(self, curves: str, frames_per_s: float = FRAMES_PER_S) -> str:
-        """Return the film as a standalone page that plays at the run's own speed, from a web server or a local file.
+        """Return the film as a standalone HTML page that plays at the run's own speed.
 
-        The page has no controls and no curves, but a legend, and a link to `curves`, a page in the same folder.
+        The page has no controls and no curves, but a legend, and a link to `curves`: the file name of a page in the
+        same folder.
         """
         self._page.frame_for_any_page()
         serializer = self._page.server.get_scene_serializer()
@@ -438,6 +449,7 @@ class Player:
             for (name, _), color in zip([*curves, ("now", None)], itertools.cycle([*COLORS[: len(curves)], DARK]))
         )
         extremes = np.concatenate([_extremes(values) for _, values in curves])
+        # with limits that follow the data, a browser draws nothing at the start of a film, when there is only one row
         scales = {
             "x": uplot.Scale(time=False, range=(-WINDOW_S, WINDOW_S)),
             "y": uplot.Scale(range=_extremes(extremes)),
@@ -449,11 +461,7 @@ class Player:
         )  # fmt: skip
 
     def _window(self, curves: Sequence[tuple[str, Array]]) -> tuple[Array, ...]:
-        """Return the curves around the shown row: relative times, values of each curve, a vertical line at zero.
-
-        Axes have fixed limits. With limits that follow the data, a browser would draw nothing at the start of a film,
-        when there is only one row.
-        """
+        """Return columns around the shown row: relative times [s], values of each curve, a vertical line at zero."""
         now = self._film.times[self._shown]
         rows = slice(self._film.row(now - WINDOW_S), self._film.row(now + WINDOW_S) + 1)
         columns = np.column_stack([values[rows] for _, values in curves])
@@ -464,7 +472,7 @@ class Player:
         return np.insert(times, here, [0.0, 0.0]), *np.insert(values, [here, here], values[here], axis=0).T, line
 
     def _show(self) -> None:
-        """Show the row of the current time if it is not shown already."""
+        """Show the row of the current time, unless it is already shown."""
         row = self._film.row(self._time)
         if row != self._shown:
             self._shown = row
@@ -513,11 +521,11 @@ def makes_mp4() -> bool:
 
 
 def serve(port: int | None, title: str) -> viser.ViserServer:
-    """Start a web server on the loopback interface that serves only this page.
+    """Start a web server for the page on the loopback interface; it answers only requests of this computer.
 
     Args:
         port: Port; None means 8080, or the next free port.
-        title: Title above the controls.
+        title: Title of the page in the browser.
 
     Raises:
         InputError: The port is in use.
@@ -532,10 +540,10 @@ def serve(port: int | None, title: str) -> viser.ViserServer:
 
 
 def is_local(hosts: Sequence[str], origins: Sequence[str]) -> bool:
-    """True if a request is for a local name of this computer and comes from no other page.
+    """True if a request addresses this computer by a local name and does not come from a page of another server.
 
     A foreign web page can point its name to 127.0.0.1 (DNS rebinding) or open a WebSocket to this server. The browser
-    then sends that name in the header ``Host``, or the page's origin in ``Origin``.
+    then sends that name in the header ``Host``, or the page's origin in the header ``Origin``.
 
     Args:
         hosts: Values of all headers ``Host``.
@@ -548,7 +556,7 @@ def is_local(hosts: Sequence[str], origins: Sequence[str]) -> bool:
 
 @contextlib.contextmanager
 def _strangers_refused() -> Iterator[None]:
-    """Let servers that viser starts in this context refuse remote requests; viser has no setting for this."""
+    """Let servers that viser starts in this context refuse requests that are not `is_local`."""
     plain = websockets.asyncio.server.serve
 
     def guarded(*arguments: Any, process_request: Callable[[Any, Any], Any], **options: Any) -> Any:
@@ -574,7 +582,7 @@ def stop(server: viser.ViserServer) -> None:
 
 
 def play(player: Player, running: Callable[[], bool]) -> None:
-    """Play while `running` returns True, with at most `FRAMES_PER_S` frames per second."""
+    """Advance `player` in real time while `running` returns True, at most `FRAMES_PER_S` times per second."""
     before = time.monotonic()
     while running():
         now = time.monotonic()
@@ -626,7 +634,7 @@ def _surface(heights: Array, parameters: Array) -> tuple[Array, Array]:
 
 
 def _net(shape: tuple[int, ...], parameters: Array, cell: float) -> Array:
-    """Return segments of grid lines about `cell` [m] apart on a height map, shape (n, 2, 2): x and y of both ends."""
+    """Return segments of lines about `cell` [m] apart along a height map's samples, x and y of both ends, (n, 2, 2)."""
     x = parameters[4] + parameters[6] * np.arange(shape[0])
     y = parameters[5] + parameters[7] * np.arange(shape[1])
     along_x = np.stack(np.meshgrid(x, y[:: max(round(cell / parameters[7]), 1)], indexing="ij"), axis=-1)

@@ -1,4 +1,4 @@
-"""Triangle meshes of simple shapes, and of geometry that Pinocchio reads from a URDF."""
+"""Triangle meshes of simple shapes, and of the geometry in a URDF."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SMOOTH_RAD = 0.6
 FINE_FACES = 40_000
 """Number of triangles above which a mesh is coarsened, for browsers without a graphics card."""
 CELLS = 300
-"""Cells of the coarse grid along the longest side of a mesh."""
+"""Number of grid cells along the longest side of a mesh that is coarsened."""
 
 
 RODS = tuple(2.0**k for k in range(-8, 4))
@@ -65,7 +65,7 @@ def solid(shape: str, size: Sequence[float], colour: Colour, opacity: float = 1.
 
 
 def arrow(shaft_radius: float, head_radius: float, head_length: float, colour: Colour) -> tuple[list[Mesh], Mesh]:
-    """Return rods of the lengths `RODS` and a head along z, all with their lower end at the origin."""
+    """Return the parts of an arrow: rods of the lengths `RODS`, and a head, all along z from the origin upward."""
     rods = [
         solid("cylinder", (shaft_radius, length), colour).moved(np.eye(3), np.array([0.0, 0.0, 0.5 * length]))
         for length in RODS
@@ -75,7 +75,7 @@ def arrow(shaft_radius: float, head_radius: float, head_length: float, colour: C
 
 
 def shaft(length: float) -> tuple[int, float] | None:
-    """Choose the rods of a shaft of this length; return None if the shaft is too short to be drawn.
+    """Return the rod for a shaft of this length [m]; None if the shaft is too short to be drawn.
 
     A shaft consists of two overlapping copies of one rod; the first copy begins at the tail. A shaft longer than two of
     the longest rods has a gap.
@@ -88,7 +88,7 @@ def shaft(length: float) -> tuple[int, float] | None:
 
 
 def rod(start: Array, end: Array, radius: float, colour: Colour) -> Mesh:
-    """Return a capsule between two points, shape (3,) each [m]."""
+    """Return a capsule from `start` to `end`, shape (3,) each [m]."""
     along = end - start
     length = float(np.linalg.norm(along))
     upright = solid("capsule", (radius, length), colour)
@@ -104,7 +104,7 @@ def pyramid(mu: float, colour: Colour, opacity: float) -> Mesh:
 
 
 def of_coal(geometry: Any, colour: Colour) -> Mesh | None:
-    """Return the mesh of a box, ball, cylinder, capsule or mesh of coal; None for other shapes."""
+    """Return the mesh of a geometry of the library coal; None unless it is a box, ball, cylinder, capsule or mesh."""
     if isinstance(geometry, coal.Box):
         return solid("box", 2.0 * geometry.halfSide, colour)
     if isinstance(geometry, coal.Sphere):
@@ -121,7 +121,7 @@ def of_coal(geometry: Any, colour: Colour) -> Mesh | None:
 
 
 def coarsened(mesh: Mesh) -> Mesh:
-    """Merge the vertices of `mesh` in each cell of a grid: some URDF files have unreduced CAD meshes."""
+    """Return `mesh` with the vertices in each cell of a grid merged: some URDF files have unreduced CAD meshes."""
     cell = float(np.ptp(mesh.vertices, axis=0).max()) / CELLS
     _, at, count = np.unique(np.floor(mesh.vertices / cell), axis=0, return_inverse=True, return_counts=True)
     vertices = np.zeros((len(count), 3))

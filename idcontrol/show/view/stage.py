@@ -1,7 +1,4 @@
-"""Convert a row of a record to poses of moving objects, arrows for forces, and contact frames.
-
-Nothing here depends on a browser.
-"""
+"""Convert a row of a record to poses of moving objects, arrows for forces, and contact frames."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from idcontrol.types import Array, Booleans
 
 GRAVITY = 9.81
 LOADED = 1e-3
-"""Smallest force on a loaded foot, as a share of the weight."""
+"""Force above which a foot counts as loaded, as a share of the robot's weight."""
 APART = 0.02
 """Distance between the two arrows of a foot, as a share of the stage's size."""
 
@@ -45,10 +42,10 @@ class Shot:
 
     Attributes:
         poses: Pose of each node, position [m] and quaternion (x, y, z, w), shape (n, 7).
-        contact: Pose of the contact frame of each foot, z along the normal, x along the first tangent, shape (k, 7);
-            for a sole at its centre of pressure, or below its middle if the centre is unknown.
-        loaded: True for feet that carry load, shape (k,).
-        measured: Arrows of the plant's forces, tail and head for each foot, shape (k, 2, 3) [m]; tail and head coincide
+        contact: Pose of the contact frame of each foot, z along the normal, x along the first tangent, shape (k, 7). A
+            sole's frame is at its centre of pressure, or below its middle if the centre of pressure is unknown.
+        loaded: True for feet with a measured or predicted force, shape (k,).
+        measured: Arrows of the plant's forces, tail and head for each foot, shape (k, 2, 3) [m]. Tail and head coincide
             without a force.
         predicted: Arrows of the forces that the controller predicts, shape (k, 2, 3) [m].
         reference: Reference pose of each link of the robot, shape (links, 7); (0, 7) if unknown.
@@ -70,7 +67,7 @@ class Stage:
         nodes: Objects that may move.
         ground: The ground; None without ground.
         size: Reference length for camera, arrows and cones [m].
-        floating: True if the first three coordinates of ``q`` are the position of a floating base.
+        floating: True if the robot has a floating base.
         metres_per_newton: Scale of the arrows: the arrow of the robot's weight has the length `size`.
     """
 
@@ -125,12 +122,12 @@ class Stage:
 
     @property
     def feet(self) -> int:
-        """Return the number of feet."""
+        """Return the number of feet, soles and drawn hands together."""
         return len(self._feet)
 
     @property
     def links(self) -> int:
-        """Return the number of links of the robot; they are the first of the nodes."""
+        """Return the number of the robot's links with meshes; they are the first nodes."""
         return len(self._joints)
 
     def at(self, row: Mapping[str, Array]) -> Shot:
@@ -193,13 +190,16 @@ class Stage:
         return np.where(np.isnan(values), unknown, values)
 
     def _arrows(self, at: Array, force: Array, aside: float) -> Array:
-        """Return arrows that begin at points (k, 3), shifted sideways so that two equal forces are both visible."""
+        """Return arrows of forces (k, 3) [N] that begin at points (k, 3), as `Shot.measured`.
+
+        They are shifted sideways by `aside` [m], so that two arrows of equal forces are both visible.
+        """
         # sideways as seen by the first camera
         tail = at + aside * np.array([1.0, 1.0, 0.0]) / np.sqrt(2.0)
         return np.stack([tail, tail + self.metres_per_newton * force], axis=1)
 
     def _contact_frame(self, centre: Array, radius: float) -> Array:
-        """Return the pose of the contact frame of a foot sphere on the nearest ground or wall (math.md, section 2)."""
+        """Return the pose of a foot sphere's contact frame on the ground or the nearest wall (math.md, section 2)."""
         if self.ground is None:
             return np.concatenate([centre, [0.0, 0.0, 0.0, 1.0]])
         gap, n, point = sphere_gap(self.ground.parameters, self.ground.coefficients, *centre, radius)
