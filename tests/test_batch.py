@@ -109,7 +109,7 @@ def test_torques_agree_with_pinocchio_terms_to_rounding():
         single = controllers.build("id-coulomb-qp", setup)
         for (t, q, v, references), command in zip(inputs, ours, strict=True):
             alone = single(State(t=t, q=q[i], v=v[i]), references.row(i))
-            # terms agree to 1e-14, and contact problems are conditioned to some 1e4
+            # terms agree to 1e-14, and the condition of contact problems is about 1e4
             assert command.tau[i] == pytest.approx(alone.tau, rel=0, abs=1e-9)
 
 

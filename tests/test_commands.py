@@ -105,7 +105,7 @@ def folder(tmp_path, monkeypatch):
     """Make a reader's folder with the examples of the checkout, and the files that a page asks the reader to write."""
     monkeypatch.chdir(tmp_path)
     Path("robots").symlink_to(ROOT / "robots")
-    # a copy, as a page writes the header of the wire among the examples
+    # a copy, because a page writes the C header of the loop's datagrams among the examples
     shutil.copytree(
         ROOT / "experiments" / "examples", "experiments/examples", ignore=shutil.ignore_patterns("__pycache__")
     )

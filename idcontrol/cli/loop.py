@@ -130,7 +130,7 @@ def drive(
     config = options.configure(start, f"the loop {experiment}", of_run, parsed)
     out = open_folder(f"loop-{experiment}", "default", start, config, out)
     if sys.stderr.isatty():
-        click.echo(f"preparing, then running for {config.duration_s:g} s; Ctrl-C ends it, a second at once", err=True)
+        click.echo(f"preparing a run of {config.duration_s:g} s; Ctrl-C ends it, a second Ctrl-C at once", err=True)
     try:
         with announced(what(f"the loop {experiment}", config)):
             metrics = run(entries[experiment].value, config, how, out, viewer)

@@ -61,7 +61,8 @@ class Torques:
 
     The wanted torques are returned bitwise unchanged if they and the motion that they cause keep all limits. A foot may
     slip if its slip slows down. Torques beyond the motors' limits are clipped. If the motion then breaks a limit, a
-    quadratic program finds the nearest torques, relative to the torque limits (`idcontrol.filter.nearest`).
+    quadratic program finds the nearest torques, relative to the torque limits (`idcontrol.filter.nearest`). If no
+    torques keep all limits, other limits than the motors' are relaxed (`broken`).
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class Torques:
         v: npt.ArrayLike | None = None,
         tau: npt.ArrayLike | None = None,
     ) -> Command:
-        """Return admissible torques close to ``tau + kp (q - q_measured) + kd (v - v_measured)``; never raises.
+        """Return the admissible torques nearest to ``tau + kp (q - q_measured) + kd (v - v_measured)``; never raises.
 
         Args:
             state: The measured state.
@@ -141,7 +142,7 @@ class Torques:
                 v=still if v is None else np.asarray(v),
                 a=still if tau is None else np.asarray(tau),
             )
-        except Exception as error:  # a policy may pass anything; a controller raises nothing
+        except Exception as error:  # a policy may pass anything, but a controller must not raise
             return failed(system, f"state or targets cannot be read: {error}")
         return self._step(state, wanted)
 

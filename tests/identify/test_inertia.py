@@ -16,7 +16,7 @@ def bodies() -> np.ndarray:
     return np.array([inertia.toDynamicParameters() for inertia in list(model.inertias)[1:]])
 
 
-def test_pseudo_inertias_are_pinocchios(bodies: np.ndarray) -> None:
+def test_pseudo_inertias_equal_pinocchio(bodies: np.ndarray) -> None:
     for body, J in zip(bodies, pseudo(bodies), strict=True):
         np.testing.assert_allclose(J, pin.PseudoInertia.FromDynamicParameters(body).toMatrix(), atol=1e-15)
     np.testing.assert_allclose(parameters_of(pseudo(bodies)), bodies, atol=1e-15)

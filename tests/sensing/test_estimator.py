@@ -93,7 +93,7 @@ def test_sequential_measurements_equal_one_joint_update(seed):
     f, w, turning = rng.normal(size=3) + 9.0, rng.normal(size=3), rng.normal(size=(n, 3))
     ground = plane()
     z = Readings(f, w, s, turning, standing, np.full(n, 0.02), ground.parameters, ground.coefficients, GRAVITY)
-    # the feet that stand and the feet that land are measured with the errors of before: the order does not matter
+    # the estimate changes only after all feet are measured, so the order of the feet does not matter
     expected = plainly(x, z, 1e-3)
     predict(x, z, 1e-3)
     correct(x, z)
@@ -153,7 +153,7 @@ def swinging(system, legs):
     return start, states
 
 
-def test_a_foot_that_moves_while_its_sensor_is_stuck_on_does_not_move_the_base(quadruped):
+def test_a_swinging_foot_whose_sensor_is_stuck_on_does_not_move_the_base(quadruped):
     start, states = swinging(quadruped, legs=1)
     assert max(np.abs(state.q[:3] - start.q[:3]).max() for state in states) < estimator.FAR * estimator.KINEMATICS_STD
     assert max(2.0 * np.abs(state.q[3:6] - start.q[3:6]).max() for state in states) < 3e-3
@@ -201,7 +201,7 @@ def test_a_tilted_robot_in_flight_gains_velocity_by_its_accelerometer(quadruped)
     q, R = turned(quadruped, 3)
     believes = BaseEstimator(feet(), State(t=2.0, q=q, v=np.zeros(18)))
     specific, h = np.array([0.5, -1.0, 2.0]), 0.1
-    for t in (2.0, 2.0 + h, 2.0 + h, 1.0):  # time that stands or goes back adds nothing
+    for t in (2.0, 2.0 + h, 2.0 + h, 1.0):  # a repeated or an earlier time adds nothing
         state = State(t=t, q=q, v=np.zeros(18), forces=ContactForces.none())
         result = believes(Sensed(state=state, tau=np.zeros(12), accelerometer=specific)).state
     v = h * (R @ specific + GRAVITY)
@@ -211,7 +211,7 @@ def test_a_tilted_robot_in_flight_gains_velocity_by_its_accelerometer(quadruped)
 
 
 @pytest.mark.parametrize("axis", range(3))
-def test_a_gyroscope_alone_turns_the_base_by_as_much_as_it_read(quadruped, axis):
+def test_in_flight_the_base_turns_by_the_integral_of_the_gyroscope(quadruped, axis):
     q, R = turned(quadruped, 4)
     believes, w = BaseEstimator(feet(), State(t=0.0, q=q, v=np.zeros(18))), np.eye(3)[axis]
     for k in range(1, 2001):  # more than half a turn: every branch of the quaternion
