@@ -80,6 +80,7 @@ def _read(logs: tuple[Path, ...], asked: str | None) -> tuple[Robot, str | None,
     """Return the nominal robot, the name of the machine's joint order (None if the runs set none), and the logs.
 
     Raises:
+        UnknownName: The robot does not exist.
         InputError: The runs name no robot or several while `asked` is None, differ in the joint order, or do not fit
             the robot.
     """

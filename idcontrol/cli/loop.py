@@ -105,7 +105,8 @@ def drive(
         viewer: Page that shows the running loop; None for no page.
 
     Raises:
-        InputError: An option or a setting is unusable.
+        UnknownName: The experiment or a setting does not exist.
+        InputError: The value of an option or a setting is unusable.
         Stopped: A signal ended the loop before anything moved.
         RunFault: An error that the input did not cause.
     """

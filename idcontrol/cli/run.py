@@ -72,7 +72,8 @@ def make_run(
         quiet: True to show no progress.
 
     Raises:
-        InputError: An option or a setting is unusable.
+        UnknownName: The experiment or a setting does not exist.
+        InputError: The value of an option or a setting is unusable.
         Stopped: A signal ended the run.
         RunFault: An error that the input did not cause.
     """

@@ -35,7 +35,7 @@ PASSES: Final = 5
 STEPS: Final = 200
 """Largest number of Levenberg-Marquardt steps in a fit; about twenty are taken."""
 SLIGHT: Final = 1e-9
-"""Relative decrease of the cost at which a fit ends."""
+"""Relative decrease of the cost in a step at or below which a fit ends."""
 FEW: Final = 1e-3
 """The standard deviation of a row is updated only if the equations that remain after the elimination exceed this share
 of the number of blocks."""
