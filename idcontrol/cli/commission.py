@@ -111,7 +111,8 @@ def _take(step: Step, name: str, robot: Robot, peer: str | None, settings: tuple
     checks = step.judge(load(out), system)
     if peer is not None and step.name == "signs" and all(check.passed for check in checks):
         seen = click.confirm("Did every printed foot move, in this order and direction?", err=True)
-        checks.append(Check("seen by the operator", float(seen), 1.0, 1.0, "correct turned and joints of the order"))
+        note = "correct the keys turned and joints of the joint order in the robot file"
+        checks.append(Check("seen by the operator", float(seen), 1.0, 1.0, note))
     return checks
 
 

@@ -31,7 +31,7 @@ MOST_BLOCKS: Final = 1500
 """
 REST_RAD_S: Final = 0.02
 """Speed below which a joint may be at rest, averaged over two ticks [rad/s or m/s]. Dry friction at rest has any value
-up to the friction of motion, so the torque of such a joint counts as unknown."""
+up to the friction of motion, so the torque of a joint that may rest for most of a block counts as unknown."""
 GAP: Final = 1.5
 """Longest time between two rows of a block, in periods of the log."""
 

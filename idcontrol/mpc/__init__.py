@@ -272,12 +272,12 @@ class Socket:
         return BPoly.from_derivatives([state.t, min(state.t + JOIN_S, lands)], ends)
 
     def _set_tasks(self, last: Target, state: State, *, damps: bool) -> tuple[Array, Array, Array]:
-        """Set the tasks to the motion and forces of the target `last`.
+        """Set the tasks to the motion and forces that the target `last` demands.
 
         If `damps` is True, base and feet have no task.
 
         Returns:
-            The target's configuration, velocity and acceleration, Pinocchio's layout.
+            Configuration, velocity and acceleration for the joints' reference, Pinocchio's layout.
         """
         model, data, axes = self._system.model, self._system.scratch, pin.LOCAL_WORLD_ALIGNED
         if last.K is None or damps:
