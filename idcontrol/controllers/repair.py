@@ -159,14 +159,12 @@ def _objective(w: Whitened, stand: Integers, rows: int, weight: Array, A: Array,
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def limit_rows(
-    w: Whitened, mu: Array, bounds: Bounds, stand: Integers, apart: Integers, A: Array, arena: Arena
-) -> tuple[Array, Array]:
-    """Return G and `least` of G x ≥ least: friction of contacts `stand`, motor limits, no penetration at `apart`."""
-    size, p, s = A.shape[1] - 1, w.fixed.shape[0], stand.shape[0]
-    most, rows, count = 5 * s + 2 * p + apart.shape[0], size - p, 0
-    G, least = matrix(arena, most, size), zeros(arena, most)
-    G[:, :] = 0.0
+def write_limits(mu: Array, bounds: Bounds, stand: Integers, G: Array, least: Array) -> int:
+    """Write rows G x ≥ least of the friction of contacts `stand` and of the motors' limits; return their number."""
+    size, p, s = G.shape[1], bounds.least.shape[0], stand.shape[0]
+    rows, count = size - p, 0
+    G[: 5 * s + 2 * p] = 0.0
+    least[: 5 * s + 2 * p] = 0.0
     for j in range(s):
         G[count, j] = 1.0
         count += 1
@@ -180,6 +178,17 @@ def limit_rows(
             if np.isfinite(bound):
                 G[count, rows + a], least[count] = sign, sign * bound
                 count += 1
+    return count
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _limit_rows(
+    w: Whitened, mu: Array, bounds: Bounds, stand: Integers, apart: Integers, A: Array, arena: Arena
+) -> tuple[Array, Array]:
+    """Return G and `least` of G x ≥ least: friction of contacts `stand`, motor limits, no penetration at `apart`."""
+    most = 5 * stand.shape[0] + 2 * w.fixed.shape[0] + apart.shape[0]
+    G, least = matrix(arena, most, A.shape[1] - 1), zeros(arena, most)
+    count = write_limits(mu, bounds, stand, G, least)
     for i in apart:  # these contacts may close their gap, but not penetrate
         least[count] = condition(w, i, A, G[count])
         count += 1
@@ -211,7 +220,7 @@ def nearest_motion_kernel(
     if not motions(w, pushing, A, arena):
         return np.inf
     H, g = _objective(w, stand, rows, cones.weight, A, arena)
-    G, least = limit_rows(w, mu, bounds, stand, apart, A, arena)
+    G, least = _limit_rows(w, mu, bounds, stand, apart, A, arena)
     E, e = matrix(arena, rows, rows + p), vector(arena, rows)
     for r in range(rows):
         e[r] = condition(w, pushing[r], A, E[r])

@@ -25,6 +25,9 @@ Feet that pull against each other do not change the wrench, but feedback that ke
 program reduces opposing forces first, and the base moves as the policy wants if possible. Without this term, two hips
 beyond their limits would lose all of their feedback.
 
+The contact law consists of equalities with as many independent rows as impulses, or fewer. They are solved for the
+impulses, so that mostly torques remain as unknowns of the program; corners of a sole keep some impulses as unknowns.
+
 If no torques satisfy all rows, the program is relaxed in this order:
 
 1. Contacts may slip as in the prediction.
@@ -41,14 +44,14 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from idcontrol.controllers.repair import ACCURATE, condition, limit_rows, motions, roles
+from idcontrol.controllers.repair import ACCURATE, roles, write_limits
 from idcontrol.controllers.schemes import COULOMB_QP, Scheme
 from idcontrol.controllers.step import MOVED, SLIPS, SOLVED, Answer, AssembledStep
 from idcontrol.kernels.arena import Arena, flags, indices, matrix, vector, zeros
 from idcontrol.kernels.bound import Bound
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.lanes import dot
-from idcontrol.kernels.linear import add, assign, assign_rows
+from idcontrol.kernels.linear import add, assign, cholesky, solve_lower, solve_lower_transposed
 from idcontrol.models.dissipation import edge_lcp_kernel
 from idcontrol.models.distribution import into_cones
 from idcontrol.models.no_slip import SLIP_SPEED
@@ -90,6 +93,9 @@ FORCE_WEIGHT: Final = 1e-9
 
 SOFT: Final = 1e2
 """Weight of a relaxed limit, relative to the cost of the changes of torques and forces that restore it."""
+
+DEPENDENT: Final = 1e-8
+"""Relative size of the entries that rounding may leave of a row that depends on the eliminated rows."""
 
 MOST_RELAXED: Final = 16
 """Largest number of relaxed limits."""
@@ -139,36 +145,54 @@ class _Rows(NamedTuple):
     """Velocities of contacts and joints in the unknowns x = (f, hτ) with the impulses f of s loaded contacts.
 
     Attributes:
-        w: The step with unknown motor impulses.
         load: Loaded contacts, shape (s,).
         pushing: Rows of the loaded contacts, shape (3 s,).
-        A: Velocities per unit of x, and in the last column at x = 0, shape (m, 3 s + a + 1).
         J: Contact velocities per unit of x, shape (3 n, 3 s + a).
         still: Values of J x at which contact velocities are zero, shape (3 n,).
+        V: Joint velocities per unit of x, shape (a, 3 s + a).
+        idle: Joint velocities at x = 0, shape (a,).
     """
 
-    w: Whitened
     load: Integers
     pushing: Integers
-    A: Array
     J: Array
     still: Array
+    V: Array
+    idle: Array
+
+
+class _Elimination(NamedTuple):
+    """All solutions x = T y + x_0 of the equalities; y consists of those entries of x that remain unknown.
+
+    Attributes:
+        T: Shape (size, z); rows of entries that remain unknown are not written.
+        x_0: Shape (size,); zero for entries that remain unknown.
+        place: Index in y of each entry of x, -1 for an eliminated entry, shape (size,).
+        reach: Largest magnitude in each row of T, 1 for entries that remain unknown, shape (size,).
+        z: Number of entries that remain unknown.
+    """
+
+    T: Array
+    x_0: Array
+    place: Integers
+    reach: Array
+    z: int
 
 
 class _Limits(NamedTuple):
-    """Inequalities G x ≥ least: the contact law and the motors' limits, then limits that may be relaxed.
+    """Inequalities G y ≥ least: the contact law and the motors' limits, then limits that may be relaxed.
 
     Attributes:
-        G: Rows, shape (r, size).
+        G: Rows, shape (r, z).
         least: Right-hand sides, shape (r,).
-        joints: First row of the limits of joints.
-        caps: First row of the caps of forces and power, after the joints.
+        caps: First row of the caps of forces and power.
+        joints: First row of the limits of joints, after the caps.
     """
 
     G: Array
     least: Array
-    joints: int
     caps: int
+    joints: int
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -190,10 +214,37 @@ def _broken(p: AssembledStep, v: Array, f: Array, impulse: Array) -> int:
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def predict(p: AssembledStep, impulse: Array, f: Array, arena: Arena) -> _Prediction:
-    """Predict the motion under known motor impulses (a,) by maximal dissipation; write contact impulses f (3 n,)."""
+def _pushed(w: Whitened, change: Array, arena: Arena) -> Whitened:
+    """Return the step w of `_free_motion` with motor impulses that differ by `change` (a,)."""
+    m, rows = w.M.shape[0], w.c.shape[0]
+    z, kappa, v_free, c, u = zeros(arena, m), vector(arena, m), vector(arena, m), vector(arena, rows), m - change.size
+    assign(kappa, w.kappa)
+    assign(v_free, w.v_free)
+    assign(c, w.c)
+    for j in range(change.shape[0]):
+        z[u + j] = change[j]
+        kappa[u + j] -= change[j]
+    solve_lower(w.L, z)
+    for r in range(c.shape[0]):
+        c[r] += dot(w.rho[r], z)
+    solve_lower_transposed(w.L, z)
+    add(v_free, 1.0, z)
+    return Whitened(w.M, kappa, w.free, w.fixed, w.L, v_free, w.rows, w.rho, c, w.roundoff)
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def predict(p: AssembledStep, w: Whitened, impulse: Array, f: Array, arena: Arena) -> _Prediction:
+    """Predict the motion by maximal dissipation.
+
+    Args:
+        p: The step.
+        w: The step with known motor impulses, from `_free_motion` or `_pushed`.
+        impulse: The motor impulses in w, shape (a,) [N m s].
+        f: Result, contact impulses, shape (3 n,) [N s].
+        arena: Arena for all arrays.
+    """
     n, jacobian, surface = p.which.shape[0], p.contacts.jacobian, p.contacts.surface_velocity
-    w, edges, before = _free_motion(p, impulse, arena), indices(arena, n), vector(arena, n)
+    edges, before = indices(arena, n), vector(arena, n)
     _, _, residual = edge_lcp_kernel(w.rho, w.c, uncertain(w, arena), p.cones.mu, p.active, f, arena)
     v, _ = recover_kernel(w, f, arena)
     pushes, slides, fast = flags(arena, n), flags(arena, n), flags(arena, n)
@@ -211,18 +262,46 @@ def predict(p: AssembledStep, impulse: Array, f: Array, arena: Arena) -> _Predic
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _rows(p: AssembledStep, wish: _Prediction, arena: Arena) -> _Rows:
-    """Return the velocities of contacts and joints as functions of the unknowns."""
-    n, m, a = p.which.shape[0], p.w.M.shape[0], p.bounds.least.shape[0]
-    part = Whitened(wish.w.M, p.w.kappa, wish.w.free, p.w.fixed, wish.w.L, wish.w.v_free, wish.w.rows, wish.w.rho,
-                    wish.w.c, wish.w.roundoff)  # fmt: skip
-    load, _, pushing = roles(part, wish.pushes, arena)
-    A = matrix(arena, m, pushing.shape[0] + a + 1)
-    motions(part, pushing, A, arena)
-    J, still = matrix(arena, 3 * n, A.shape[1] - 1), vector(arena, 3 * n)
+def _motors(w: Whitened, a: int, arena: Arena) -> Array:
+    """Return the last a rows of L⁻¹Pᵀ, the whitened velocities per unit impulse of each motor; other rows are zero."""
+    B, u = matrix(arena, a, a), w.M.shape[0] - a
+    B[:] = 0.0
+    for i in range(a):
+        B[i, i] = 1.0
+        for o in range(i):
+            add(B[i], -w.L[u + i, u + o], B[o])
+        for j in range(i + 1):
+            B[i, j] /= w.L[u + i, u + i]
+    return B
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _rows(p: AssembledStep, wish: _Prediction, impulse: Array, arena: Arena) -> _Rows:
+    """Return velocities as functions of the unknowns; `impulse` (a,) are the motor impulses of the prediction."""
+    w, n, m, a = wish.w, p.which.shape[0], p.w.M.shape[0], impulse.shape[0]
+    load, _, pushing = roles(w, wish.pushes, arena)
+    columns, u, B = pushing.shape[0], m - a, _motors(w, a, arena)
+    size = columns + a
+    Z, J, V = matrix(arena, m, size), matrix(arena, 3 * n, size), matrix(arena, a, size)
+    still, idle = vector(arena, 3 * n), vector(arena, a)
+    for d in range(m):
+        Z[d] = 0.0
+        for r in range(columns):
+            Z[d, r] = w.rho[pushing[r], d]
+        if d >= u:
+            for j in range(d - u + 1):
+                Z[d, columns + j] = B[d - u, j]
     for r in range(3 * n):
-        still[r] = condition(part, r, A, J[r])
-    return _Rows(part, load, pushing, A, J, still)
+        J[r] = 0.0
+        for d in range(m):
+            add(J[r], w.rho[r, d], Z[d])
+        still[r] = dot(J[r, columns:], impulse) - w.c[r]
+    for j in range(a):
+        V[j] = 0.0
+        for i in range(j, a):
+            add(V[j], B[i, j], Z[u + i])
+        idle[j] = w.v_free[u + j] - dot(V[j, columns:], impulse)
+    return _Rows(load, pushing, J, still, V, idle)
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -272,42 +351,141 @@ def _law(p: AssembledStep, wish: _Prediction, rows: _Rows, slides: Booleans, are
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _reference(p: AssembledStep, rows: _Rows, E: Array, e: Array, f: Array, arena: Arena) -> Array:
+def _pivot(work: Array, r: int, forces: int, least: float) -> int:
+    """Return the column of the largest entry of row r, -1 if all entries are at most `least`.
+
+    Torques, from column `forces` on, are taken only if all entries of forces are at most `least`.
+    """
+    for begin, end in ((0, forces), (forces, work.shape[1] - 1)):
+        best, largest = -1, least
+        for c in range(begin, end):
+            if abs(work[r, c]) > largest:
+                best, largest = c, abs(work[r, c])
+        if best >= 0:
+            return best
+    return -1
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _eliminate(E: Array, e: Array, arena: Arena) -> tuple[bool, _Elimination]:
+    """Solve E x = e for as many unknowns as there are independent rows, by Gauss-Jordan elimination.
+
+    Args:
+        E: Rows, shape (c, size); the first c unknowns are forces, which are eliminated first.
+        e: Right-hand sides, shape (c,).
+        arena: Arena for all arrays.
+
+    Returns:
+        True if the rows agree; the solutions.
+    """
+    count, size = E.shape
+    work, column, place = matrix(arena, count, size + 1), indices(arena, count), indices(arena, size)
+    place[:] = 0
+    for r in range(count):
+        assign(work[r], E[r])
+        work[r, size] = e[r]
+    for r in range(count):
+        unit = 0.0
+        for c in range(size):
+            unit = max(unit, abs(E[r, c]))
+        column[r] = _pivot(work, r, count, DEPENDENT * unit)
+        if column[r] < 0:
+            if not abs(work[r, size]) <= SLIP_SPEED:
+                return False, _Elimination(work, e, place, e, 0)
+            continue
+        place[column[r]] = -1
+        inverse = 1.0 / work[r, column[r]]
+        for c in range(size + 1):
+            work[r, c] *= inverse
+        for other in range(count):
+            if other != r:
+                add(work[other], -work[other, column[r]], work[r])
+    z = 0
+    for c in range(size):
+        if place[c] == 0:
+            place[c] = z
+            z += 1
+    T, x_0, reach = matrix(arena, size, z), zeros(arena, size), vector(arena, size)
+    reach[:] = 1.0
+    for r in range(count):
+        i = column[r]
+        if i >= 0:
+            x_0[i], reach[i] = work[r, size], 0.0
+            for c in range(size):
+                if place[c] >= 0:
+                    T[i, place[c]] = -work[r, c]
+                    reach[i] = max(reach[i], abs(work[r, c]))
+    return True, _Elimination(T, x_0, place, reach, z)
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _substitute(row: Array, elimination: _Elimination, out: Array) -> float:
+    """Write row · T into `out` (z,), zero if rounding is all that remains; return row · x_0."""
+    T, x_0, place = elimination.T, elimination.x_0, elimination.place
+    out[:] = 0.0
+    constant, size, largest = 0.0, 0.0, 0.0
+    for c in range(row.shape[0]):
+        if row[c] != 0.0:
+            size += abs(row[c]) * elimination.reach[c]
+            if place[c] >= 0:
+                out[place[c]] += row[c]
+            else:
+                add(out, row[c], T[c])
+                constant += row[c] * x_0[c]
+    for i in range(out.shape[0]):
+        largest = max(largest, abs(out[i]))
+    if largest <= DEPENDENT * size:
+        out[:] = 0.0
+    return constant
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _reference(p: AssembledStep, rows: _Rows, elimination: _Elimination, f: Array, arena: Arena) -> Array:
     """Return the impulses of the loaded contacts for the wanted torques, without the motors' limits, shape (3 s,).
+
+    Of several solutions this is the shortest.
 
     Args:
         p: The step.
         rows: Velocities as functions of the unknowns.
-        E: Equalities of the contact law.
-        e: Right-hand sides of the equalities.
-        f: Impulses of the prediction, shape (3 n,), which are returned if the equalities have no solution.
+        elimination: Solutions of the contact law.
+        f: Impulses of the prediction, shape (3 n,), which are returned if the torques do not determine any impulses.
         arena: Arena for all arrays.
     """
-    columns = rows.pushing.shape[0]
-    H, square, sides = matrix(arena, columns, columns), matrix(arena, columns, columns), vector(arena, columns)
-    H[:] = 0.0
+    columns, (T, x_0, place, _, z) = rows.pushing.shape[0], elimination
+    a = p.wanted.impulse.shape[0]
+    known, free = vector(arena, columns), z - a
     for r in range(columns):
-        H[r, r] = 1.0
-        assign(square[r], E[r, :columns])
-        sides[r] = e[r] - dot(E[r, columns:], p.wanted.impulse)
-    nothing = vector(arena, 0)
-    # roles of many contacts may be redundant: the shortest solution
-    answer = qp_kernel(
-        QuadraticProgram(H, zeros(arena, columns), matrix(arena, 0, columns), nothing, square, sides), arena
-    )
-    if answer.residual <= ACCURATE:
-        assign(sides, answer.x)
-    else:
-        for r in range(columns):
-            sides[r] = f[rows.pushing[r]]
-    return sides
+        known[r] = f[rows.pushing[r]]
+    for j in range(a):
+        if place[columns + j] < 0:
+            return known
+    slope, square, side = matrix(arena, columns, free), matrix(arena, free, free), zeros(arena, free)
+    square[:] = 0.0
+    for r in range(columns):
+        slope[r] = 0.0
+        known[r] = x_0[r]
+        if place[r] >= 0:
+            slope[r, place[r]] = 1.0
+        else:
+            assign(slope[r], T[r, :free])
+            known[r] += dot(T[r, free:], p.wanted.impulse)
+        add(side, -known[r], slope[r])
+        for i in range(free):
+            add(square[i], slope[r, i], slope[r])
+    cholesky(square, square)  # at least the identity
+    solve_lower(square, side)
+    solve_lower_transposed(square, side)
+    for r in range(columns):
+        known[r] += dot(slope[r], side)
+    return known
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _wrench(p: AssembledStep, rows: _Rows, E: Array, e: Array, f: Array, arena: Arena) -> Array:
+def _wrench(p: AssembledStep, rows: _Rows, elimination: _Elimination, f: Array, arena: Arena) -> Array:
     """Return the impulses f° of the loaded contacts, whose wrench the program keeps; arguments as in `_reference`."""
     columns, s = rows.pushing.shape[0], rows.load.shape[0]
-    reference = _reference(p, rows, E, e, f, arena)
+    reference = _reference(p, rows, elimination, f, arena)
     across, friction = zeros(arena, 3), 0.0
     for k in range(s):
         i = rows.load[k]
@@ -323,39 +501,55 @@ def _wrench(p: AssembledStep, rows: _Rows, E: Array, e: Array, f: Array, arena: 
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _objective(p: AssembledStep, rows: _Rows, reference: Array, arena: Arena) -> tuple[Array, Array]:
-    """Return H and g of the objective ½ xᵀH x + gᵀx; `reference`, shape (3 s,), is f° of the loaded contacts."""
-    weight, columns, size = p.wanted.weight, rows.pushing.shape[0], rows.J.shape[1]
-    H, g = matrix(arena, size, size), zeros(arena, size)
+def _add_square(H: Array, g: Array, weight: float, slope: Array, at_zero: float) -> None:
+    """Add ½ weight (slope · y + at_zero)² to the objective ½ yᵀH y + gᵀy."""
+    for i in range(g.shape[0]):
+        if slope[i] != 0.0:
+            add(H[i], weight * slope[i], slope)
+    add(g, weight * at_zero, slope)
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _objective(
+    p: AssembledStep, rows: _Rows, elimination: _Elimination, reference: Array, arena: Arena
+) -> tuple[Array, Array]:
+    """Return H and g of the objective ½ yᵀH y + gᵀy; `reference`, shape (3 s,), is f° of the loaded contacts."""
+    weight, columns, (T, x_0, place, _, z) = p.wanted.weight, rows.pushing.shape[0], elimination
+    H, g, row, slope = matrix(arena, z, z), zeros(arena, z), vector(arena, columns), vector(arena, z)
     H[:] = 0.0
-    for j in range(size - columns):
-        H[columns + j, columns + j] = weight[j]
-        g[columns + j] = -weight[j] * p.wanted.impulse[j]
-    unit, largest = weight.max(), 0.0
+    unit, largest, dimensions = weight.max(), 0.0, p.w.rho.shape[1]
     for i in range(columns):
         rho = p.w.rho[rows.pushing[i]]
         largest = max(largest, dot(rho, rho))
-    for i in range(columns):
-        for j in range(columns):
-            if largest > 0.0:
-                H[i, j] = WRENCH_WEIGHT * unit / largest * dot(p.w.rho[rows.pushing[i]], p.w.rho[rows.pushing[j]])
-            g[i] -= H[i, j] * reference[j]
-        H[i, i] += FORCE_WEIGHT * unit
+    for d in range(dimensions if largest > 0.0 else 0):
+        for i in range(columns):
+            row[i] = p.w.rho[rows.pushing[i], d]
+        at_zero = _substitute(row, elimination, slope) - dot(row, reference)
+        _add_square(H, g, WRENCH_WEIGHT * unit / largest, slope, at_zero)
+    for i in range(place.shape[0]):
+        wanted = p.wanted.impulse[i - columns] if i >= columns else 0.0
+        heavy = weight[i - columns] if i >= columns else FORCE_WEIGHT * unit
+        if place[i] >= 0:
+            H[place[i], place[i]] += heavy
+            g[place[i]] -= heavy * wanted
+        else:
+            _add_square(H, g, heavy, T[i], x_0[i] - wanted)
     return H, g
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _limits(p: AssembledStep, wish: _Prediction, rows: _Rows, slides: Booleans, slows: bool, arena: Arena) -> _Limits:
-    """Return the inequalities of the program; `slows` is True to limit the slip of sliding contacts."""
-    wanted, A, s, n, mu = p.wanted, rows.A, rows.load.shape[0], p.which.shape[0], p.cones.mu
+def _law_limits(
+    p: AssembledStep, wish: _Prediction, rows: _Rows, slides: Booleans, slows: bool, arena: Arena
+) -> tuple[Array, Array, int]:
+    """Return inequalities G x ≥ least of friction, contact velocities, motors and caps, and the first row of the caps.
+
+    `slows` is True to limit the slip of sliding contacts.
+    """
+    wanted, s, n, mu = p.wanted, rows.load.shape[0], p.which.shape[0], p.cones.mu
     a, columns, size = wanted.impulse.shape[0], rows.pushing.shape[0], rows.J.shape[1]
-    u = A.shape[0] - a
-    basic, basic_least = limit_rows(rows.w, mu, p.bounds, rows.load, indices(arena, 0), A, arena)
-    at = basic.shape[0]
-    most = at + 5 * n + s + 1 + 2 * a
-    G, least = matrix(arena, most, size), vector(arena, most)
-    assign_rows(G[:at], basic)
-    assign(least[:at], basic_least)
+    count = 5 * s + 2 * a
+    G, least = matrix(arena, count + 5 * n + s + 1, size), vector(arena, count + 5 * n + s + 1)
+    at = write_limits(mu, p.bounds, rows.load, G, least)
     G[at:] = 0.0
     for i in range(n):
         if wish.pushes[i] and not slides[i]:
@@ -369,14 +563,6 @@ def _limits(p: AssembledStep, wish: _Prediction, rows: _Rows, slides: Booleans, 
             add(G[at], -1.0, rows.J[i])
             least[at] = -rows.still[i] - mu[i] * SLOWS * wish.slip[i]
             at += 1
-    joints = at
-    for j in range(a):
-        for sign, bound in ((1.0, wanted.slowest[j]), (-1.0, wanted.fastest[j])):
-            if np.isfinite(bound):
-                for d in range(size):
-                    G[at, d] = sign * A[u + j, d]
-                least[at] = sign * (bound - A[u + j, size])
-                at += 1
     caps = at
     if wanted.filter.force < np.inf:
         for k in range(s):
@@ -384,28 +570,62 @@ def _limits(p: AssembledStep, wish: _Prediction, rows: _Rows, slides: Booleans, 
             at += 1
     if wanted.filter.power < np.inf:
         for j in range(a):
-            G[at, columns + j] = -wanted.v[u + j]
+            G[at, columns + j] = -wanted.v[p.w.M.shape[0] - a + j]
         least[at] = -p.h * wanted.filter.power
         at += 1
-    return _Limits(G[:at], least[:at], joints, caps)
+    return G[:at], least[:at], caps
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _conflict(limits: _Limits, to: int, H: Array, certificate: Array) -> tuple[int, float]:
+def _limits(
+    p: AssembledStep,
+    wish: _Prediction,
+    rows: _Rows,
+    slides: Booleans,
+    slows: bool,
+    elimination: _Elimination,
+    arena: Arena,
+) -> _Limits:
+    """Return the inequalities of the program; `slows` is True to limit the slip of sliding contacts."""
+    wanted, a, z = p.wanted, rows.idle.shape[0], elimination.z
+    law, sides, caps = _law_limits(p, wish, rows, slides, slows, arena)
+    joints = law.shape[0]
+    G, least, V, at = matrix(arena, joints + 2 * a, z), vector(arena, joints + 2 * a), vector(arena, z), joints
+    for r in range(joints):
+        least[r] = sides[r] - _substitute(law[r], elimination, G[r])
+    for j in range(a):
+        if np.isfinite(wanted.slowest[j]) or np.isfinite(wanted.fastest[j]):
+            idle = rows.idle[j] + _substitute(rows.V[j], elimination, V)
+            for sign, bound in ((1.0, wanted.slowest[j]), (-1.0, wanted.fastest[j])):
+                if np.isfinite(bound):
+                    G[at] = 0.0
+                    add(G[at], sign, V)
+                    least[at] = sign * (bound - idle)
+                    at += 1
+    for r in range(at):  # the law alone decides whether a row without entries holds
+        if least[r] <= SLIP_SPEED and dot(G[r], G[r]) == 0.0:
+            least[r] = -1.0
+    return _Limits(G[:at], least[:at], caps, joints)
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _conflict(limits: _Limits, begin: int, H: Array, certificate: Array) -> tuple[int, float]:
     """Return the relaxable row r with the largest share in a conflict (-1 without such a row), and G_r H⁻¹ G_rᵀ.
 
     Args:
         limits: The inequalities.
-        to: Rows from here on are not relaxed.
+        begin: Rows from here on may be relaxed.
         H: Matrix of the objective; only its diagonal is used.
         certificate: Multipliers that prove the conflict, one for each inequality.
     """
     row, worst, unit = -1, 0.0, 0.0
-    for r in range(limits.joints, to):
+    for r in range(begin, limits.least.shape[0]):
         if certificate[r] > 0.0:
             square = 0.0
             for d in range(H.shape[0]):
                 square += limits.G[r, d] ** 2 / H[d, d]
+            if square == 0.0:  # only the contact law decides whether this limit holds
+                return r, 1.0
             if certificate[r] * np.sqrt(square) > worst:
                 row, worst, unit = r, certificate[r] * np.sqrt(square), square
     return row, unit
@@ -423,26 +643,29 @@ def nearest_torques(
         slows: True to limit slip; False to let contacts slide as in the prediction.
         relaxes: True to relax conflicting limits of joints and, if `slows` is False, caps of forces and power.
         f: In: impulses for the wanted torques; out: impulses, shape (3 n,).
-        impulse: Out: motor impulses, shape (a,) [N m s].
+        impulse: In: motor impulses of the prediction; out: of the solution, shape (a,) [N m s].
         arena: Arena for all arrays.
 
     Returns:
         False if there is no solution; f and impulse are then unchanged.
     """
-    n, rows, slides = p.which.shape[0], _rows(p, wish, arena), flags(arena, p.which.shape[0])
+    n, rows, slides = p.which.shape[0], _rows(p, wish, impulse, arena), flags(arena, p.which.shape[0])
     for i in range(n):
         rest = p.cones.mu[i] * GRAVITY * p.h
         slides[i] = wish.slides[i] and (not slows or wish.slip[i] > rest)
     columns = rows.pushing.shape[0]
     E, e = _law(p, wish, rows, slides, arena)
-    H, g = _objective(p, rows, _wrench(p, rows, E, e, f, arena), arena)
-    limits = _limits(p, wish, rows, slides, slows, arena)
+    agree, elimination = _eliminate(E, e, arena)
+    if not agree:
+        return False
+    H, g = _objective(p, rows, elimination, _wrench(p, rows, elimination, f, arena), arena)
+    limits = _limits(p, wish, rows, slides, slows, elimination, arena)
+    nothing, none = vector(arena, 0), matrix(arena, 0, elimination.z)
     for _ in range(MOST_RELAXED + 1):
-        answer = qp_kernel(QuadraticProgram(H, g, limits.G, limits.least, E, e), arena)
+        answer = qp_kernel(QuadraticProgram(H, g, limits.G, limits.least, none, nothing), arena)
         if answer.status != INFEASIBLE or not relaxes:
             break
-        to = limits.caps if slows else limits.least.shape[0]
-        row, unit = _conflict(limits, to, H, answer.multipliers[columns:])
+        row, unit = _conflict(limits, limits.joints if slows else limits.caps, H, answer.multipliers)
         if row < 0:
             break
         for d in range(H.shape[0]):
@@ -452,12 +675,15 @@ def nearest_torques(
         limits.least[row] = -1.0
     if not answer.residual <= ACCURATE:
         return False
+    T, x_0, place = elimination.T, elimination.x_0, elimination.place
     f[:] = 0.0
-    for r in range(columns):
-        f[rows.pushing[r]] = answer.x[r]
+    for i in range(place.shape[0]):
+        x = answer.x[place[i]] if place[i] >= 0 else x_0[i] + dot(T[i], answer.x)
+        if i < columns:
+            f[rows.pushing[i]] = x
+        else:
+            impulse[i - columns] = min(max(x, p.bounds.least[i - columns]), p.bounds.most[i - columns])
     into_cones(p.cones.mu, p.cones.held, f)
-    for j in range(impulse.shape[0]):
-        impulse[j] = min(max(answer.x[columns + j], p.bounds.least[j]), p.bounds.most[j])
     return True
 
 
@@ -471,17 +697,20 @@ def filtered(held: Bound, f: Array, arena: Arena) -> Answer:
         impulse[j] = min(max(p.wanted.impulse[j], p.bounds.least[j]), p.bounds.most[j])
         if impulse[j] != p.wanted.impulse[j]:
             cut |= TORQUE
-    wish = predict(p, impulse, f, arena)
+    wish = predict(p, _free_motion(p, impulse, arena), impulse, f, arena)
     if wish.broken == 0:
         p.wanted.filter.cut[0] = cut
         return Answer(MOVED if cut else SOLVED, False, wish.residual, impulse, np.nan)
-    solved, residual, broken = False, wish.residual, wish.broken
+    solved, residual, broken, change = False, wish.residual, wish.broken, vector(arena, a)
+    assign(change, impulse)
     for level in range(4):
         solved = nearest_torques(p, wish, level % 2 == 0, level >= 2, f, impulse, arena)
         if solved:
             break
     if solved:
-        result = predict(p, impulse, f, arena)
+        for j in range(a):
+            change[j] = impulse[j] - change[j]
+        result = predict(p, _pushed(wish.w, change, arena), impulse, f, arena)
         residual, broken = result.residual, result.broken
     p.wanted.filter.cut[0] = cut | wish.broken
     p.wanted.filter.cut[1] = broken
