@@ -339,6 +339,7 @@ def test_list_settings_has_unit_default_and_range_of_each_key(command):
     length = {"key": "duration_s", "default": "0.1", "unit": "s", "allowed": ">\xa00, ≤\xa01e+06", "meaning": ""}
     assert got["duration_s"] == length
     assert got["detail.gain"]["default"] == "1.0"
+    assert all(setting["allowed"] for setting in got.values())
     assert re.search(r"duration_s +0.1 s +>\s0, ≤\s1e\+06", command("list", "settings", "fall")[1])
 
 

@@ -22,6 +22,14 @@ UNITS = {
 """Units by the ending of a setting's name; the longest matching ending applies."""
 
 BOUNDS = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
+UNBOUNDED: dict[type, str] = {
+    msgspec.inspect.FloatType: "any number",
+    msgspec.inspect.IntType: "any integer",
+    msgspec.inspect.StrType: "any text",
+    msgspec.inspect.TupleType: "a list",
+    msgspec.inspect.VarTupleType: "a list",
+}
+"""Values of a type without bounds, in words."""
 
 
 class Setting(NamedTuple):
@@ -31,7 +39,7 @@ class Setting(NamedTuple):
         key: Dotted key.
         default: Default value; text unquoted, other values as JSON.
         unit: Unit; "" for none.
-        allowed: The values that the setting's type allows; "" for any value.
+        allowed: The values that the setting's type allows.
         meaning: The first sentence about the setting in the docstring of its struct, in Markdown.
     """
 
@@ -57,7 +65,7 @@ def settings(config: Any, prefix: str = "") -> Iterator[Setting]:
 
 
 def _allowed(kind: Any) -> str:
-    """Return the values that a type allows, in words; "" for any value."""
+    """Return the values that a type allows, in words."""
     if isinstance(kind, msgspec.inspect.UnionType):
         return ", ".join(text for text in map(_allowed, kind.types) if text)
     if isinstance(kind, msgspec.inspect.LiteralType):
@@ -67,7 +75,8 @@ def _allowed(kind: Any) -> str:
     if isinstance(kind, msgspec.inspect.NoneType):
         return "null"
     limits = ((sign, getattr(kind, name, None)) for name, sign in BOUNDS.items())
-    return ", ".join(f"{sign}\N{NO-BREAK SPACE}{limit:g}" for sign, limit in limits if limit is not None)
+    bounds = ", ".join(f"{sign}\N{NO-BREAK SPACE}{limit:g}" for sign, limit in limits if limit is not None)
+    return bounds or UNBOUNDED[type(kind)]
 
 
 def _meanings(kind: type) -> dict[str, str]:

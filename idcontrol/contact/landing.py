@@ -13,8 +13,9 @@ in every period.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
+import msgspec
 import numpy as np
 
 from idcontrol.contact.contacts import ContactArrays, Contacts
@@ -22,6 +23,9 @@ from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, vector
 from idcontrol.kernels.jit import njit
 from idcontrol.types import Array
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +45,12 @@ class Landing:
         slip_m_s: Slip above which γ holds even after `settle_s`.
     """
 
-    decay_s: float = 0.02
-    closing_s: float = np.inf
-    sink_m_s: float = 0.05
-    rise_m_s: float = 0.02
-    settle_s: float = np.inf
-    slip_m_s: float = 0.01
+    decay_s: Positive = 0.02
+    closing_s: Positive = np.inf
+    sink_m_s: NotNegative = 0.05
+    rise_m_s: NotNegative = 0.02
+    settle_s: NotNegative = np.inf
+    slip_m_s: NotNegative = 0.01
 
     def __post_init__(self) -> None:
         for name in ("decay_s", "closing_s"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from idcontrol.contact.landing import Landing
+from idcontrol.contact.landing import Landing, NotNegative, Positive
 from idcontrol.errors import InputError
 
 Objective: TypeAlias = Literal["consistent", "printed"]
@@ -62,16 +62,16 @@ class InverseSettings:
         InputError: A time, distance or speed is negative, or `rate_limit_nm_s` is not positive.
     """
 
-    contact_margin_m: float = 0.05
-    landing_s: float = 0.01
-    approach_speed_m_s: float = 0.002
-    slide_speed_m_s: float = 0.01
+    contact_margin_m: NotNegative = 0.05
+    landing_s: NotNegative = 0.01
+    approach_speed_m_s: NotNegative = 0.002
+    slide_speed_m_s: NotNegative = 0.01
     landing: Landing = field(default_factory=Landing)
     project: bool = True
     shortcut: bool = True
-    edge_speed_m_s: float = 1e-3
-    ramp_s: float = 0.025
-    rate_limit_nm_s: float | Literal["robot"] | None = "robot"
+    edge_speed_m_s: NotNegative = 1e-3
+    ramp_s: NotNegative = 0.025
+    rate_limit_nm_s: Positive | Literal["robot"] | None = "robot"
     learn_friction: bool = True
     learn_load: bool = True
     impacts: bool = True

@@ -45,7 +45,11 @@ def _rows(config: Any, prefix: str = "") -> list[tuple[str, ...]]:
         (
             f"`{one.key}`",
             (f"`{one.default}`" if one.default else "") + (f" [{one.unit}]" if one.unit else ""),
-            _cell(", ".join(part if part[:1] in "<>≤≥" else f"`{part}`" for part in one.allowed.split(", "))),
+            _cell(
+                ", ".join(
+                    part if part[:1] in "<>≤≥" or " " in part else f"`{part}`" for part in one.allowed.split(", ")
+                )
+            ),
             _cell(one.meaning),
         )
         for one in each_setting(config, prefix)

@@ -10,12 +10,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, Literal, Never, Protocol
+from typing import Annotated, Final, Literal, Never, Protocol
 
+import msgspec
 import numpy as np
 
 from idcontrol.config import places
-from idcontrol.config.configuration import period
+from idcontrol.config.configuration import NotNegative, Positive, period
 from idcontrol.config.entries import PLANTS
 from idcontrol.config.registry import CIRCLE, PYRAMID, Registry
 from idcontrol.contact.contacts import Detector
@@ -84,10 +85,10 @@ class GroundSettings:
             2019 (slow, needs the extra ``cvx``; a body that should slide lifts off).
     """
 
-    drag_n_s_m: float = 1000.0
-    restitution: float = 0.0
-    stiffness_n_m: float | None = None
-    damping_n_s_m: float | None = None
+    drag_n_s_m: NotNegative = 1000.0
+    restitution: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+    stiffness_n_m: Positive | None = None
+    damping_n_s_m: NotNegative | None = None
     penalty_friction: Literal["coulomb", "viscous"] = "coulomb"
     constraint_form: Literal["symmetric", "as-printed"] = "symmetric"
 
