@@ -12,6 +12,7 @@ of the window (the modulating functions of Shinbrot 1957), so it does not amplif
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -94,6 +95,7 @@ def blocks(log: Log, robot: Robot, system: System) -> Blocks:
     dof, m, a = system.order[system.n_unactuated :], system.n_velocities, system.n_actuated
     inertial = SIZE * (model.njoints - 1)
     chosen = _windows(log)
+    lag = velocity_lag(log, system, chosen)
     width = sum(place.size for place in places)
     A, b = np.zeros((len(chosen), m, inertial + len(DRIVE) * a)), np.zeros((len(chosen), m))
     U = np.zeros((len(chosen), m, width + a))
@@ -110,7 +112,7 @@ def blocks(log: Log, robot: Robot, system: System) -> Blocks:
             acceleration = _acceleration(system, log, k)
             # drives hold a torque between two states, so it belongs to the middle
             v = 0.5 * (log.v[k] + log.v[k + 1])
-            q = pin.integrate(model, log.q[k], 0.5 * (log.t[k + 1] - log.t[k]) * v)
+            q = pin.integrate(model, log.q[k], (0.5 * (log.t[k + 1] - log.t[k]) - lag) * v)
             Y = pin.computeJointTorqueRegressor(model, data, q, v, acceleration)
             A[n, :, :inertial] += part * Y
             speed = v[dof]
@@ -128,6 +130,23 @@ def blocks(log: Log, robot: Robot, system: System) -> Blocks:
                 U[n, :, ends[foot] - len(J) : ends[foot]] += np.where(use, 0.0, J.T)
     U[:, :, width:] = np.where(U[:, :, width:] > 0.5, 1.0, 0.0)
     return Blocks(A, b, U, reverses)
+
+
+def velocity_lag(log: Log, system: System, windows: Sequence[tuple[int, int]]) -> float:
+    """Return the time by which the joint velocities of a log lag its positions, as filtered velocities do [s].
+
+    It is the least-squares solution of ``Δq/Δt = v + lag v̇``, in means over the windows.
+    """
+    dof, h = system.order[system.n_unactuated :], np.diff(log.t)[:, None]
+    pairs = zip(log.q[:-1], log.q[1:], strict=True)
+    slope = np.array([pin.difference(system.model, *pair) for pair in pairs])[:, dof] / h
+    v, step = log.v[:, dof], np.diff(log.v[:, dof], axis=0) / h
+    ahead, change = (
+        np.array([np.hanning(last - first + 2)[1:-1] @ each[first:last] for first, last in windows])
+        for each in (slope - 0.5 * (v[:-1] + v[1:]), step)
+    )
+    power = float(np.square(change).sum())
+    return float((ahead * change).sum()) / power if power > 0.0 else 0.0
 
 
 def _windows(log: Log) -> list[tuple[int, int]]:

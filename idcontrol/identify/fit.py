@@ -27,9 +27,9 @@ QUIET: Final = 0.01
 """Smallest assumed rms generalized force of a row, relative to the largest of all rows."""
 COARSE: Final = 0.1
 """Standard deviation of a row in the first fit, relative to the rms generalized force of the row."""
-EXACT: Final = 1e-5
-"""Smallest standard deviation of a row, relative to its rms generalized force. Its inverse square, a weight, stays far
-below the inverse of the rounding error."""
+EXACT: Final = 1e-4
+"""Smallest standard deviation of a row, relative to its rms generalized force: one value a tick says nothing of what
+changes within it, so equations of a sampled log hold to about this."""
 PASSES: Final = 5
 """Number of fits; σ of logs with noise settles within four."""
 STEPS: Final = 200

@@ -12,7 +12,7 @@ import pinocchio as pin
 from msgspec import structs
 
 from idcontrol.config.configuration import is_number
-from idcontrol.dynamics.system import System, Terms
+from idcontrol.dynamics.system import Actuators, System, Terms
 from idcontrol.errors import InputError
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linked import linked
@@ -48,29 +48,33 @@ STICK_RAD_S: Final = 1e-3
 def brake(system: System, v: Array, h: float) -> None:
     """Add the joints' friction to the multibody terms of a step.
 
-    The friction torque is D v⁺ with D = d + F / max(|v|, `STICK_RAD_S`). Here d is the viscous and F the dry friction,
-    and v⁺ is the velocity at the step's end. It dissipates energy at any step size: dry friction slows a joint of
-    inertia I by at most h F / I in a step, and a joint that is about to stop does not reverse. Under a torque T < F a
-    joint creeps at T/F times `STICK_RAD_S`. Since D v⁺ is implicit, ``M + h D`` replaces M and ``c + D v`` replaces c.
+    The viscous friction d v⁺ is implicit: v⁺ is the velocity at the step's end. The dry friction F sgn v of a joint is
+    explicit if a step of it cannot stop the joint, and F v⁺ / max(|v|, `STICK_RAD_S`) otherwise. All together it
+    dissipates energy at any step size, and a joint that is about to stop does not reverse. Under a torque T < F a joint
+    creeps at T/F times `STICK_RAD_S`. A term D v⁺ is implicit: ``M + h D`` replaces M and ``c + D v`` replaces c.
 
     Args:
         system: The robot; M and c of the last update are changed.
         v: Velocity at the step's beginning, in Pinocchio's layout.
         h: Length of the step [s].
     """
-    if system.actuators is None:
-        return
-    brake_kernel(system.terms, system.order, system.actuators.damping, system.actuators.friction, v, h)
+    if system.actuators is not None:
+        brake_kernel(system.terms, system.order, system.actuators, v, h)
 
 
 @linked
 @njit(cache=True, error_model="numpy")
-def brake_kernel(terms: Terms, order: Integers, damping: Array, friction: Array, v: Array, h: float) -> None:
-    """Run `brake` with `Actuators.damping` and `Actuators.friction` of the joints, which are last in `System.order`."""
-    u = order.shape[0] - damping.shape[0]
-    for j in range(damping.shape[0]):
-        speed = v[order[u + j]]
-        drag = damping[j] + friction[j] / max(abs(speed), STICK_RAD_S)
+def brake_kernel(terms: Terms, order: Integers, joints: Actuators, v: Array, h: float) -> None:
+    """Run `brake` with the actuators of the joints, which are last in `System.order`."""
+    u = order.shape[0] - joints.damping.shape[0]
+    for j in range(joints.damping.shape[0]):
+        speed, friction = v[order[u + j]], joints.friction[j]
+        drag = joints.damping[j]
+        # An impulse h F at a joint changes its velocity by at most h F / armature, whatever is linked to it.
+        if abs(speed) > STICK_RAD_S and joints.armature[j] * abs(speed) > h * friction:
+            terms.bias[u + j] += np.copysign(friction, speed)
+        else:
+            drag += friction / max(abs(speed), STICK_RAD_S)
         terms.M[u + j, u + j] += h * drag
         terms.bias[u + j] += drag * speed
 

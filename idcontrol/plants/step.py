@@ -17,7 +17,7 @@ from idcontrol.contact.contacts import AnyContacts, ContactArrays
 from idcontrol.contact.spheres import find
 from idcontrol.contact.stops import reachable_stops
 from idcontrol.dynamics.multibody import integrate_kernel, terms_kernel
-from idcontrol.dynamics.system import carry
+from idcontrol.dynamics.system import Actuators, carry
 from idcontrol.kernels.arena import Arena, begin, vector, zeros
 from idcontrol.kernels.bound import Bound, borrow
 from idcontrol.kernels.jit import njit
@@ -144,8 +144,7 @@ class Moving(NamedTuple):
         contacts: Argument of `find`.
         stops: Argument of `reachable_stops`.
         flyers: Argument of `carry`.
-        damping: Viscous friction of the actuators, shape (a,) or empty [N m s/rad or N s/m].
-        friction: Dry friction of the actuators, shape (a,) or empty [N m or N].
+        actuators: Dynamics of the actuators; empty arrays for none.
         q: Configuration in Pinocchio's layout, updated.
         v: Velocity in Pinocchio's layout, updated.
         q_next: Scratch, shape (nq,).
@@ -159,8 +158,7 @@ class Moving(NamedTuple):
     contacts: Bound
     stops: Bound
     flyers: Bound
-    damping: Array
-    friction: Array
+    actuators: Actuators
     q: Array
     v: Array
     q_next: Array
@@ -199,8 +197,8 @@ def substep(bound: Bound, h: float) -> tuple[int, int, int, float, int, bool]:
         return STOPPED, 0, 0, 0.0, 0, True
     work = moving.terms.borrowed
     terms_kernel(moving.terms, q, v)
-    if moving.damping.shape[0] > 0:
-        brake_kernel(work.terms, machine.order, moving.damping, moving.friction, v, h)
+    if moving.actuators.damping.shape[0] > 0:
+        brake_kernel(work.terms, machine.order, moving.actuators, v, h)
     n = find(moving.spheres, moving.contacts, MARGIN + reach(v, h))
     arguments = (moving.machine, h, moving.contacts, v, moving.tau)
     solved, iterations, residual, pressing, ordered = _step_at(moving.step, arguments)

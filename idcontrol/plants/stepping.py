@@ -12,7 +12,7 @@ from idcontrol.contact.contacts import Contacts, Detector
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.stops import FIRST, Stops
 from idcontrol.dynamics.multibody import CompiledSystem
-from idcontrol.dynamics.system import System
+from idcontrol.dynamics.system import Actuators, System
 from idcontrol.kernels.arena import reserve
 from idcontrol.kernels.bound import Bound, bind, entry
 from idcontrol.models.memory import as_warm_start, memory, store
@@ -317,8 +317,7 @@ def _moving(step: int, machine: Bound, system: CompiledSystem, contacts: SphereC
         contacts=bind(Contacts.none(system.n_velocities).packed),
         stops=stops.bound,
         flyers=system.flyers,
-        damping=none if system.actuators is None else system.actuators.damping,
-        friction=none if system.actuators is None else system.actuators.friction,
+        actuators=Actuators(none, none, none, none, none) if system.actuators is None else system.actuators,
         q=np.zeros(system.model.nq),
         v=np.zeros(system.n_velocities),
         q_next=np.zeros(system.model.nq),

@@ -97,6 +97,19 @@ def test_dry_friction_stops_a_joint_in_due_time_and_it_stays_at_rest(name):
 
 
 @pytest.mark.parametrize("name", OURS)
+def test_dry_friction_of_a_joint_with_a_rotor_is_exact_until_it_stops(name):
+    """Speed is v₀ - F t / (I + J); an impulse h F changes it by at most h F / J."""
+    friction, inertia = 0.2, INERTIA + ROTOR
+    stop = 2.0 * inertia / friction
+    v = speeds(plant_of(name, actuators(armature=ROTOR, friction=friction)), 2.0, 0.0, round(1.2 * stop / H))
+    exact = 2.0 - friction / inertia * H * np.arange(1, v.size + 1)
+    slowing = exact > H * friction / ROTOR
+    np.testing.assert_allclose(v[slowing], exact[slowing], rtol=1e-9)
+    assert (v > -1e-9).all()
+    assert abs(v[-1]) < 1e-6
+
+
+@pytest.mark.parametrize("name", OURS)
 def test_a_joint_under_less_than_dry_friction_creeps_in_proportion(name):
     v = speeds(plant_of(name, actuators(friction=0.2)), 0.0, 0.15, 2000)
     assert v[-1] == pytest.approx(0.75 * STICK_RAD_S, rel=1e-9)
