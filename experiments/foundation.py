@@ -43,7 +43,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     Attributes:
         elements: Numbers of springs under the cube, squares of whole numbers.
         moduli_pa: Young's moduli of the bed.
-        loads_n: Magnitudes of the rotating force.
+        loads_n: Magnitudes of the circling force.
         damping_n_s_m: Damping of each spring.
         step_s: Step of the solver.
         duration_s: Length of each run.

@@ -79,7 +79,7 @@ experiment = Case(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounce:
-    """One run.
+    """The motion with one step size.
 
     Attributes:
         angle: Angle at equal intervals, shape (SAMPLES,) [rad].
@@ -114,7 +114,7 @@ def bounce(config: Config, h: float) -> Bounce:
 
 @njit(cache=True, inner=True)
 def limit_impulse(angle: float, speed: float, h: float, inertia: float, K: float, B: float) -> float:
-    """Return Λ of the one-constraint LCP (math.md, section 11.2) for θ ≥ 0; `speed` is the speed without Λ.
+    """Return the impulse Λ of the limit (math.md, section 11.2) at the angle θ ≥ 0; `speed` is the speed without Λ.
 
     `idcontrol.models.constraint.solve` computes the same for one row; this version is fast enough for 10⁸ steps.
     """

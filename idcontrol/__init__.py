@@ -8,7 +8,7 @@ Most programs need only the names below::
     controller = idc.controllers.make("id-coulomb-qp", robot, mu=0.6, rate_hz=1000)
     command = controller(robot.standing_state(), robot.standing_reference())
 
-Each name is loaded at its first use, so the import itself takes no time.
+Each name is loaded at its first use, so the import itself is fast.
 """
 
 import importlib
@@ -76,7 +76,7 @@ _HOME = {
     "plane": "contact.terrain",
     "run": "sweeps.running",
 }
-"""The module that defines each name; all other names are subpackages."""
+"""The module that defines each name; all other names are modules or subpackages."""
 
 
 def __getattr__(name: str) -> Any:

@@ -3,7 +3,7 @@
 Input and output arrays have one row per robot. For each row, a compiled loop computes the multibody terms
 (`idcontrol.dynamics.multibody`), detects the contacts and takes the control step. It releases the interpreter's lock,
 so threads share the rows. Python code runs only for rows that compiled code does not solve: their contact problem has
-no accurate solution, or its compiled model does not support infinite friction.
+no accurate solution, or the controller's compiled contact model does not support infinite friction.
 
 The result of a row is bitwise equal to the result of `Controllers.single`, a controller for one robot.
 """
@@ -109,7 +109,7 @@ class Linearizations(NamedTuple):
     """Derivatives of the steps of n robots.
 
     Attributes:
-        rows: The derivative of each row.
+        rows: The derivative of each robot's step.
         contacts: Number k of feet, or of corners of soles.
     """
 
@@ -135,7 +135,7 @@ class Linearizations(NamedTuple):
 
 
 def _scattered(rows: Array, used: Integers, count: int) -> Array:
-    """Return a matrix of `count` rows, zero except for the rows `used`."""
+    """Return a matrix of `count` rows: row ``used[i]`` is ``rows[i]``, and all others are zero."""
     out = np.zeros((count, rows.shape[1]))
     out[used] = rows
     return out
@@ -342,9 +342,9 @@ class Controllers:
     def linearize(
         self, t: npt.ArrayLike, q: Array, v: Array, references: References
     ) -> tuple[Commands, Linearizations]:
-        """Take the steps as a call does, and return their derivatives, too.
+        """Return the commands that a call would return, and the derivatives of the steps.
 
-        Rows are stepped one by one, and much slower than in a call. Arguments are as for a call.
+        Rows are stepped one by one, and much slower than in a call. Arguments and effects are as for a call.
 
         Raises:
             InputError: An array has a wrong shape, a row is unusable, or the tasks have no derivative
@@ -420,10 +420,10 @@ def _processors() -> int:
 
 
 def _rows_of(what: str, values: Any, shape: tuple[int, ...], kind: Any) -> Any:
-    """Return values as a contiguous array of this shape and type.
+    """Return values as a contiguous array of type `kind`; `what` is their name in the error message.
 
     Raises:
-        InputError: The values have another shape.
+        InputError: The values do not have this `shape`.
     """
     array = np.ascontiguousarray(values, dtype=kind)
     if array.shape != shape:

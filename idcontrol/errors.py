@@ -1,7 +1,7 @@
 """The exceptions of this package, and the recognition of a full disk.
 
-Controllers do not raise in a step: they report faults in its `Status`. Constructors, plants and contact models may
-raise.
+Controllers do not raise in a step: they report faults in the command's `Status`. Constructors, plants and contact
+models may raise.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 """Error numbers of an `OSError` for a full disk or an exhausted quota; neither is an internal error."""
 MANY = 20
-"""If more names than this are known, a message lists only `EXAMPLES` of them."""
+"""If more names than this are known, a message lists at most `EXAMPLES` of them."""
 EXAMPLES = 5
 
 
@@ -34,7 +34,7 @@ class Terminated(SystemExit):
     """SIGTERM ended the program.
 
     Attributes:
-        status: Exit status that shells expect, also in `code`.
+        status: Exit status by the shells' convention; `code` has the same value.
     """
 
     status = 128 + signal.SIGTERM
@@ -76,9 +76,10 @@ class DuplicateName(IdControlError, ValueError):
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra, from the folder or file of the installed idcontrol if there is one.
+    """Return the pip command that installs an extra of idcontrol.
 
-    idcontrol is not on a package index, so the source is read from ``direct_url.json`` (PEP 610).
+    idcontrol is not on a package index, so the command names the folder or file from which idcontrol was installed, if
+    ``direct_url.json`` (PEP 610) has one.
     """
     try:
         written = importlib.metadata.distribution("idcontrol").read_text("direct_url.json")

@@ -43,7 +43,7 @@ class Status(enum.IntEnum):
     FALLBACK = 2
     """The step has no usable solution. A controller repeats its last torques; a plant applies no contact impulses."""
     FAILED = 3
-    """The input is unusable (a NaN in the state); the command is zero torque."""
+    """The input is unusable, for example a NaN in the state; the command is zero torque."""
 
     def __str__(self) -> str:
         """Return the name instead of the number."""
@@ -80,14 +80,14 @@ TOUCHING_N: Final = 1e-3
 
 
 class SoleWrenches(Protocol):
-    """Positions of a machine's feet, as in `idcontrol.contact.soles.Soles`."""
+    """Converts contact forces to wrenches on a machine's feet, as `idcontrol.contact.soles.Soles` does."""
 
     def number(self, sole: str) -> int:
-        """Return the number of the foot on a frame."""
+        """Return the index of the foot on the frame `sole` of the robot file."""
         ...
 
     def wrenches(self, forces: ContactForces) -> Array:
-        """Return the wrench of each foot, shape (n, 6) [N, N m]."""
+        """Return the wrench of the ground on each foot, as `ContactForces.wrench`, shape (n, 6) [N, N m]."""
         ...
 
 

@@ -65,7 +65,7 @@ def wrap(angle: float) -> float:  # pragma: no cover - compiled
 
 @njit(cache=True, inner=True)
 def advance_base(dt: float, base: BaseReference) -> None:  # pragma: no cover - compiled
-    """Move the pose by `dt` [s] with the twist and rate at the beginning of that time."""
+    """Move the pose by `dt` [s] with the twist and rate at the beginning of that time; update the vertical velocity."""
     pose, twist, rate = base.pose, base.twist, base.rate
     for k in range(4):
         pose[k] += dt * (twist[k] + 0.5 * dt * rate[k])
@@ -74,7 +74,7 @@ def advance_base(dt: float, base: BaseReference) -> None:  # pragma: no cover - 
 
 @njit(cache=True, inner=True)
 def follow_machine(position: Array, yaw: float, lead: Array, base: BaseReference) -> None:  # pragma: no cover
-    """Set the goal to the measured pose, and keep the reference within the feet's reach of that pose.
+    """Set the goal to the measured pose, and keep the reference within `lead` of that pose.
 
     Args:
         position: Measured base position, shape (3,) [m].
@@ -132,7 +132,7 @@ def follow_feet(dt: float, nominal: Array, feet: Array, goal: Array) -> None:  #
 
 @njit(cache=True, inner=True)
 def _push_of(since: float, duty: float) -> tuple[float, float, float]:  # pragma: no cover - compiled
-    """Return a foot's push minus m g/n: its double integral, its integral, and its value.
+    """Return the deviation of a foot's push from m g/n: its double integral, its integral, and the deviation itself.
 
     The push is defined in `sway_base`; here its unit is m g/n, and both integrals have mean zero. `since` is the time
     since touchdown in cycles, so T² times the double integral is a displacement, and T times the single integral is a
@@ -264,9 +264,9 @@ def command_base(
 
     The goal g is the measured pose of a walking robot, or the pose over the feet of a standing robot.
 
-    a_r omits the derivative of the correction k_l (g - x_r): it would pass the jumps of measured velocities at
-    touchdown directly into the torque. The height follows the mean ground under the feet with critical damping, so that
-    steps in the ground move the base smoothly.
+    a_r omits the derivative of the correction k_l (g - x_r): this derivative would pass the jumps of measured
+    velocities at touchdown directly into the torque. The height follows the mean ground under the feet with critical
+    damping, so that steps in the ground move the base smoothly.
 
     Args:
         command: The command V and its time derivative.

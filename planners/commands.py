@@ -109,7 +109,7 @@ class Schedule:
         """Do nothing: a schedule depends only on time."""
 
     def __call__(self, t: float, position: Array, yaw: float) -> VelocityCommand:
-        """Return the piece that holds at time `t` [s]; the pose does not matter."""
+        """Return the command that holds at time `t` [s]; the pose does not matter."""
         if t < self._stand_from:
             for begin, v_x, v_y, omega in reversed(self._pieces):
                 if t >= begin:

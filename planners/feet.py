@@ -189,7 +189,7 @@ def notice_touchdowns(
 
     In the last part of its swing, a foot counts as standing once it has stopped descending, either at the expected
     ground or blocked above its target. Without this rule, the foot would be dragged along and pushed into the ground
-    until its planned touchdown. Touchdowns are recorded even after the end of their gait.
+    until its planned touchdown. Touchdowns are recorded even after the gait has ended.
 
     Args:
         t: Time [s].
@@ -396,7 +396,7 @@ def _land(i: int, normal: Array, measured: Measured, timing: Timing, plan: FootP
 
 @njit(cache=True, inner=True)
 def _roll(i: int, r: float, normal: Array, measured: Measured, plan: FootPlan) -> None:  # pragma: no cover - compiled
-    """Move foot i by rolling without slip: its centre moves with ω × r n."""
+    """Set the velocity of foot i to rolling without slip: its centre moves with ω × r n."""
     omega, velocity = measured.shank_rate[i], plan.velocity[i]
     velocity[0] = r * (omega[1] * normal[2] - omega[2] * normal[1])
     velocity[1] = r * (omega[2] * normal[0] - omega[0] * normal[2])

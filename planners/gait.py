@@ -137,7 +137,7 @@ def named_gait(kind: str, own: Gait, feet: Array) -> Gait:
             (4, 2 or more) [m].
 
     Raises:
-        InputError: The robot does not have two fore and two hind feet, left and right.
+        InputError: The gait is not ``trot``, and the robot does not have two fore and two hind feet, left and right.
     """
     if kind == "trot":
         return own

@@ -134,8 +134,8 @@ class Ability(NamedTuple):
     def of(legs: Legs, home: Array, feet: Array, limits: JointLimits, gait: Gait, weight: float) -> Ability:
         """Probe the legs about their nominal feet.
 
-        A foot reaches a point if its leg is far from stretched, and its motors carry the foot's share of the weight
-        while the fewest feet stand.
+        A foot reaches a point if its joints are within their limits, its leg is far from stretched, and its motors can
+        carry the foot's share of the weight while the fewest feet stand.
 
         Args:
             legs: The legs.
@@ -146,7 +146,7 @@ class Ability(NamedTuple):
             weight: Weight of the machine [N].
 
         Raises:
-            InputError: A leg is stretched.
+            InputError: A leg is stretched in the nominal stance.
         """
         load = weight / (len(home) * gait.duty if gait.sways else max(least_standing(gait, gait.duty), 1))
         n = len(home)
@@ -191,7 +191,8 @@ def least_duty(gait: Gait) -> float:
 
     A swaying gait keeps its duty.
 
-    Results are cached: planners call this within a tick when they change the gait, always for the same few gaits.
+    Results are cached, because planners call this function within a tick when they change the gait, always for the same
+    few gaits.
     """
     if gait.sways:
         return gait.duty
@@ -241,9 +242,9 @@ class Stride(NamedTuple):
 
 @njit(cache=True, inner=True)
 def steady_pace(rotation: Array, dt: float, stride: Stride) -> float:  # pragma: no cover - compiled
-    """Return the share of its speed that a tilted base keeps: at most 1 up to `STEADY`, 0 from `UNSTEADY` on.
+    """Return the share of its speed that a tilted base keeps: up to 1 for tilts up to `STEADY`, 0 from `UNSTEADY` on.
 
-    After a larger tilt the share grows by ``dt /`` `REGAINED_S`.
+    When the tilt decreases, the share grows by at most ``dt /`` `REGAINED_S` per call.
 
     Args:
         rotation: Base to world, shape (3, 3).

@@ -218,7 +218,7 @@ class PaperPlanner:
         """Restart at `state`: goals are the current feet, the command is zero.
 
         Raises:
-            InputError: The state has a NaN.
+            InputError: The state is not finite.
         """
         m, goals = self._parts.measured, self.goals
         if not m.read(state, self._parts.legs):
@@ -261,11 +261,11 @@ class PaperPlanner:
 def clamped_spline(
     x0: float, x1: float, x2: float, x3: float, knot_s: float, t: float
 ) -> tuple[float, float, float]:  # pragma: no cover - compiled
-    """Return a C² cubic through four values at equal times, at rest at both ends: value and derivatives at `t`.
+    """Return value and two derivatives at `t` of the C² cubic spline through four values, at rest at both ends.
 
-    The original also required zero accelerations at the ends. For this it added two virtual knots, at a thousandth of
-    the end intervals, and dropped the pieces next to the ends. This function is the limit in which the length of these
-    pieces goes to zero.
+    The original also required zero accelerations at the ends. For this purpose it added two virtual knots, at a
+    thousandth of the end intervals, and dropped the pieces next to the ends. This function is the limit in which the
+    length of these pieces goes to zero.
 
     Args:
         x0: Value at time 0.

@@ -86,7 +86,7 @@ class Course(NamedTuple):
 
 @njit(cache=True, error_model="numpy")
 def _follow(bound: Bound, share: float, rate: float) -> float:  # pragma: no cover - compiled
-    """Move the legs of a `Course` to a `share` of the motion, which grows at `rate` [1/s].
+    """Move the legs of a `Course` to a `share` of the motion; the share grows at `rate` [1/s].
 
     Returns:
         Largest distance of a foot from its line [m].
@@ -187,7 +187,7 @@ class Rise:
         return min(1.0, float(np.linalg.norm(way, axis=1).max() / np.linalg.norm(longest, axis=1).max()))
 
     def __call__(self, share: float, rate: float = 0.0) -> Posture:
-        """Return joints at a `share` of the motion, 0 to 1, which grows at `rate` [1/s]."""
+        """Return joints at a `share` of the motion, 0 to 1; the share grows at `rate` [1/s]."""
         course, contacts = self._course, self._contacts
         miss = self._follow(self._bound, share, rate)
         contacts.system.update(course.q, self._still)

@@ -1,6 +1,6 @@
 """The trot: the motion of every joint from a command and the measured state (planner.md 2 to 5).
 
-A tick is three compiled calls; between them Python calls the command source and the ground.
+A tick of the planner is three compiled calls; between the calls, Python calls the command source and the ground.
 """
 
 from __future__ import annotations
@@ -270,7 +270,8 @@ class TrotPlanner:
     """A planner of trots, called by the loop once per control period.
 
     The plan advances by the time between two states, so a late or skipped tick is harmless. A running planner never
-    raises: for a state with a NaN it uses the last finite state, and `Reference.residual` reports a foot out of reach.
+    raises: instead of a state that is not finite, it uses the last finite state; `Reference.residual` reports a foot
+    out of reach.
 
     Attributes:
         feet: The feet, in the order of all per-foot arrays.
@@ -349,7 +350,7 @@ class TrotPlanner:
         """Restart at `state`: all feet stand in place, the command is zero.
 
         Raises:
-            InputError: The state has a NaN.
+            InputError: The state is not finite.
         """
         measured, plan, base, ground = self._parts.measured, self.plan, self.base, self._parts.ground
         if not measured.read(state, self._parts.legs):
@@ -464,7 +465,7 @@ class TrotPlanner:
         return max(least, self.gait.period_s) if self.gait.sways else least
 
     def _first_lift(self, gait: Gait) -> tuple[float, ...]:
-        """Return the touchdowns of a gait, shifted so that the most lagging feet step first."""
+        """Return the touchdowns of a gait, shifted in time so that the feet that lag most step first."""
         parts, touchdown = self._parts, np.array(gait.touchdown)
         v = self.command[:2]
         c, s = np.cos(self.base.pose[3]), np.sin(self.base.pose[3])

@@ -27,7 +27,7 @@ Positive = Annotated[float, msgspec.Meta(gt=0)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Duration = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
-"""A finite time [s], within twelve days."""
+"""A positive time of at most a million seconds [s]."""
 SLOWEST_HZ, FASTEST_HZ = 1e-3, 1e6
 Rate = Annotated[float, msgspec.Meta(ge=SLOWEST_HZ, le=FASTEST_HZ)]
 """A rate [Hz]; its period is at least a nanosecond, the resolution of a loop."""
