@@ -10,6 +10,8 @@ Numba reads and writes these files through `Cache._cache_file`, which has the tw
 Machine code contains the names of the linked kernels (`idcontrol.kernels.linked`) that it may call. These names are
 read from the code, so that a loop on the wall clock can load all these kernels before its first tick.
 
+Processes that start together need the same code: one compiles it, and the others wait for its file (`claims`).
+
 Code is written to NUMBA_CACHE_DIR if it is set, else to ``__pycache__`` beside the sources. A user without write
 permission reads that cache, and writes to a cache of their own or to a temporary folder.
 """
@@ -17,6 +19,7 @@ permission reads that cache, and writes to a cache of their own or to a temporar
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import functools
 import hashlib
 import os
@@ -25,7 +28,8 @@ import re
 import stat
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -46,6 +50,13 @@ MARK: Final = b"<idcontrol:%b>"
 """Prefix of the name of a linked kernel in machine code, in base 64."""
 entered: set[bytes] = set()
 """Names of the linked kernels that the compiled code in this process may call."""
+
+WAIT_S: Final = 300.0
+"""Longest wait for another process that compiles the same code [s]; that process may be suspended."""
+_LOOK_S: Final = 0.02
+"""Time between two looks whether the other process has finished [s]."""
+_claimed: list[tuple[int, Path]] = []
+"""Open lock files of the code that this process is compiling, and their paths."""
 
 _ENVIRONMENT: Final = f"{numba.__version__} {llvmlite.__version__} {numpy.__version__}"
 """Versions of the packages on which compiled code depends: environments that share the sources have separate files."""
@@ -123,6 +134,34 @@ def _is_writable(folder: Path) -> bool:
     return True
 
 
+@contextlib.contextmanager
+def claims() -> Iterator[None]:
+    """Release at the end all code that was claimed inside; this thread holds Numba's compiler lock."""
+    before = len(_claimed)
+    try:
+        yield
+    finally:
+        while len(_claimed) > before:
+            lock, path = _claimed.pop()
+            path.unlink(missing_ok=True)
+            os.close(lock)
+
+
+def _claim(path: Path) -> None:
+    """Lock a file until the end of `claims`; wait at most `WAIT_S` while another process has locked it."""
+    until = time.monotonic() + WAIT_S
+    with contextlib.suppress(OSError):  # without locks, several processes may compile the same code
+        lock = os.open(path, os.O_CREAT | os.O_WRONLY, 0o600)
+        _claimed.append((lock, path))
+        while time.monotonic() < until:
+            try:
+                fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(_LOOK_S)
+            else:
+                return
+
+
 class SealedFiles:
     """The files of one function, one for each signature; each holds a digest of its name and code, then the code."""
 
@@ -155,6 +194,14 @@ class SealedFiles:
             _say(f"idcontrol: compiled code is not kept{where}; the next start compiles again: {error.strerror}")
 
     def load(self, key: Any) -> Any:
+        """Read the compiled code of one signature; return None if there is none and the caller has to compile it."""
+        data = self._load(key)
+        if data is None:
+            _claim(self._folders[-1] / f"{self._file(key)}.lock")
+            data = self._load(key)  # another process may have compiled it meanwhile
+        return data
+
+    def _load(self, key: Any) -> Any:
         """Read the compiled code of one signature; None if there is no usable code."""
         read = (_read(folder / self._file(key), key) for folder in self._folders)
         return next((data for data in read if data is not None), None)

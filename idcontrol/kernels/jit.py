@@ -21,7 +21,7 @@ import numba
 from numba import config, types
 from numba.core.registry import CPUDispatcher
 
-from idcontrol.kernels.cache import keep
+from idcontrol.kernels.cache import claims, keep
 from idcontrol.kernels.hooks import PLAIN, CallType, Options, compiling
 
 
@@ -60,7 +60,7 @@ class _Compiled(CPUDispatcher):  # type: ignore[misc]  # numba has no types
 
     def compile(self, sig: Any) -> Any:
         """Compile or load the function for these types of arguments."""
-        with compiling():
+        with compiling(), claims():
             return super().compile(sig)
 
     @property

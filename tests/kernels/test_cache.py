@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -21,9 +22,11 @@ from tests.kernels.programs import run
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_said():
-    """Forget which lines were printed: a folder of another test may have had the same name."""
+def apart():
+    """Forget which lines were printed, as a folder of another test may have had the same name; release all claims."""
     cache._say.cache_clear()
+    with cache.claims():
+        yield
 
 
 def one_file(folder: Path) -> Path:
@@ -65,7 +68,7 @@ def test_a_folder_with_the_name_of_a_cache_file_does_no_harm(tmp_path, capsys):
     files = SealedFiles([tmp_path], "kernel", "version")
     assert files.load("float64") is None
     files.save("float64", {"code": 1.5})
-    assert [*tmp_path.iterdir()] == [file]
+    assert [*tmp_path.glob("*.nbc")] == [file]
     (said,) = capsys.readouterr().err.splitlines()
     assert said.startswith(f"idcontrol: compiled code is not kept in {file}; the next start compiles again: ")
 
@@ -144,7 +147,44 @@ def test_cached_code_of_another_user_is_read_and_new_code_is_written_elsewhere(t
     assert files.load("int64") is None
     files.save("int64", {"code": 2.5})
     assert files.load("int64") == {"code": 2.5}
-    assert (len([*shared.iterdir()]), len([*own.iterdir()])) == (1, 1)
+    assert (len([*shared.glob("*.nbc")]), len([*own.glob("*.nbc")])) == (1, 1)
+
+
+@pytest.fixture
+def busy(tmp_path):
+    """Files, and another process that has claimed the code for "float64" until its standard input is closed."""
+    files = SealedFiles([tmp_path], "kernel", "version")
+    program = (
+        "import fcntl, sys; file = open(sys.argv[1], 'w'); fcntl.lockf(file, fcntl.LOCK_EX); print(flush=True); input()"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / f"{files._file('float64')}.lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as other:
+        other.stdout.readline()
+        yield files, other
+        other.communicate()
+
+
+def test_code_that_another_process_compiles_is_awaited(busy, monkeypatch):
+    files, other = busy
+
+    def finish(_):
+        files.save("float64", "code")
+        other.communicate()
+
+    monkeypatch.setattr("time.sleep", finish)
+    assert files.load("float64") == "code"
+
+
+def test_a_process_that_compiles_forever_is_not_awaited(busy, monkeypatch):
+    monkeypatch.setattr(cache, "WAIT_S", 0.0)
+    assert busy[0].load("float64") is None
+
+
+def test_claims_leave_no_file(tmp_path):
+    with cache.claims():
+        SealedFiles([tmp_path], "kernel", "version").load("float64")
+        assert [*tmp_path.iterdir()] != []
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_environments_that_share_sources_keep_a_file_each(tmp_path, monkeypatch):
