@@ -146,7 +146,7 @@ def _sample(layout: np.dtype[Any]) -> Any:
 
 
 class Bus:
-    """A connection to the bus: writes commands and reads states; acting as the robot, it writes states instead.
+    """A connection to the bus that writes commands and reads states, or vice versa if it acts as the robot.
 
     Attributes:
         damaged: Number of messages dropped because they were unreadable or had a wrong checksum.
@@ -233,7 +233,7 @@ class Count(msgspec.Struct):
 
     Attributes:
         commands: Commands received from a running loop.
-        lost: Missing datagrams of the loop.
+        lost: Datagrams of the loop that never arrived or were not accepted.
         overtaken: Commands that were not forwarded, since a newer command was read in the same tick.
         put: Commands written to the bus.
         brakes: Messages written to brake the joints or to turn the motors off.

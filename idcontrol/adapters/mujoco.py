@@ -128,7 +128,7 @@ class Bridge:
         return first
 
     def _feet_bodies(self, robot: Robot, named: Mapping[str, str] | None) -> dict[int, int]:
-        """Return the number of the foot on each body with a foot, by index of the body.
+        """Return the numbers of the feet, by index of the body that carries the foot.
 
         If `named` is None and a foot is not in the model, the result is empty.
         """

@@ -191,7 +191,7 @@ def _carrier(model: mujoco.MjModel, joint: int) -> int:
 
 
 def _different_bodies(mapped: Mapped, data: mujoco.MjData, ours: pin.Data) -> Iterator[str]:
-    """Yield a line for each link whose mass, centre of mass or inertia differs, in the axes of the URDF's joint."""
+    """Yield a line for each link with another mass, centre of mass or inertia, compared in the URDF joint's axes."""
     model, owner, light = mapped.model, mapped.owners(), LIGHT_SHARE * mapped.system.mass
     for joint in range(1, mapped.system.model.njoints):
         here, place = mapped.system.model.inertias[joint], ours.oMi[joint]
@@ -255,7 +255,7 @@ def _require_no_equalities(mapped: Mapped, data: mujoco.MjData) -> None:
 
 
 def dofs(mapped: Mapped) -> Integers:
-    """Return the indices of the robot's velocities in the model's: six of a floating base, then of the joints."""
+    """Return the indices of the robot's velocities in ``qvel``: six of a floating base, then one per joint."""
     model = mapped.model
     base = model.jnt_dofadr[mapped.root] + np.arange(6) if mapped.root >= 0 else np.zeros(0, dtype=np.int64)
     velocities: Integers = np.concatenate((base, model.jnt_dofadr[mapped.joints])).astype(np.int64)

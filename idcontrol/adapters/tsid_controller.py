@@ -132,7 +132,7 @@ class Tsid:
         return json.loads(self._process.stdout.readline())
 
     def _in_tree(self, joints: Array | float) -> list[float]:
-        """Return values of the actuated joints in Pinocchio's order."""
+        """Return values of the actuated joints, or one value for all, as a list in Pinocchio's order."""
         out = np.empty(self._system.n_actuated)
         out[self._joints] = joints
         return out.tolist()

@@ -1,8 +1,8 @@
 """The setpoints of the drives, and the gate: the limits that every setpoint passes before it is sent.
 
-The gate of torques is `idcontrol.loop.safety.admit`. For drives with gains the gate computes, at the measured state,
-the torques ``tau + kp (q_des - q) + kd (v_des - v)`` of the new and of the last command. It limits the change from the
-last torques to the new torques.
+The gate of torques is `idcontrol.loop.safety.admit`. For drives with gains, the gate computes the torques
+``tau + kp (q_des - q) + kd (v_des - v)`` of the new command and of the last, both at the measured state. It limits the
+change from the last torques to the new ones.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from idcontrol.types import Array
 
 
 class Asked(NamedTuple):
-    """The arrays that store a command, and the positions for the distance from the reference.
+    """The arrays into which `take` writes a command, and the joint positions that it compares.
 
     Attributes:
-        wanted: Torques, shape (a,) [N m].
-        held: Rows q, v, kp, kd for drives, shape (4, a); zero if the command has only torques.
+        wanted: Out: commanded torques, shape (a,) [N m].
+        held: Out: commanded rows q, v, kp, kd of the drives, shape (4, a); zero if the command has only torques.
         q_des: Reference positions of the joints, shape (a,) [rad].
         q: Positions of the joints, shape (a,) [rad].
     """
@@ -38,11 +38,10 @@ class Asked(NamedTuple):
 
 @njit(cache=True)
 def take(bound: Bound, command: Array) -> tuple[bool, float]:  # pragma: no cover - compiled
-    """Adopt the setpoints of a command, shape (a,) or (5 a,), if they are finite.
+    """Adopt a command if it is finite: torques (a,), or rows tau, q, v, kp, kd for the drives (5 a,).
 
     Returns:
-        True if the setpoints are finite; and the largest distance of a joint from its reference [rad], 0 if they are
-        not finite.
+        True and the largest distance of a joint from its reference [rad]; False and 0 if the command is not finite.
     """
     asked: Asked = bound.borrowed
     for x in command:
@@ -78,26 +77,32 @@ class Gate(NamedTuple):
 
 @njit(cache=True, inner=True)
 def away(joints: Joints, j: int, target: float) -> float:  # pragma: no cover - compiled
-    """Return the signed distance of a target from joint j [rad]; for continuous joints the shorter way."""
+    """Return `target` minus the position of joint j [rad]; for a continuous joint, the shorter way."""
     error = target - joints.q[j]
     return error - 2.0 * np.pi * np.round(error / (2.0 * np.pi)) if joints.circle[j] else error
 
 
 @njit(cache=True, inner=True)
 def feedback(joints: Joints, sent: Array, j: int) -> float:  # pragma: no cover - compiled
-    """Return the torque of drive j from its gains, at the position and velocity of its joint [N m]."""
+    """Return the torque that drive j adds by its gains, for rows `sent`, at the state in `joints` [N m]."""
     return sent[3, j] * away(joints, j, sent[1, j]) + sent[4, j] * (sent[2, j] - joints.v[j])
 
 
 @njit(cache=True)
 def let_through(bound: Bound, drives: bool, share: float, dt: float) -> int:  # pragma: no cover - compiled
-    """Admit the setpoints of a `Gate`: torques, and with `drives` also positions, velocities and gains.
+    """Write the rows that may be sent into `Gate.sent`: torques, and with `drives` also targets and gains.
 
-    The `share` scales torques and gains. The bound on gains limits the drives' reaction to motion. To reduce a torque,
-    the gate changes its feed-forward part; if that would exceed the torque limit, it also reduces the gains.
+    The bound on gains limits the drives' reaction to motion. To reduce a drive's torque, the gate changes the
+    feed-forward torque; if that would exceed the torque limit, it also reduces the gains.
+
+    Args:
+        bound: A `Gate`.
+        drives: True to send targets and gains, False to send only torques.
+        share: Factor on commanded torques and gains.
+        dt: Time since the last rows were sent [s].
 
     Returns:
-        The sum of the limits (`idcontrol.loop.safety.Cut`) at which a setpoint was cut.
+        The sum of `idcontrol.loop.safety.Cut` for the limits at which a setpoint was cut.
     """
     gate: Gate = bound.borrowed
     joints, sent, tau = gate.joints, gate.sent, gate.tau
@@ -136,13 +141,19 @@ class Setpoints:
     Attributes:
         wanted: Commanded torques, shape (a,) [N m].
         held: Commanded rows q, v, kp, kd of the drives, shape (4, a).
-        tau: Torques that the last sent rows give in the state in which they were sent, shape (a,) [N m].
+        tau: Torques of the drives for the last sent rows, at the state known when they were sent, shape (a,) [N m].
         sent: Rows tau, q, v, kp, kd that were sent last, shape (5, a).
         values: View of `sent` as the values of a datagram, shape (5 a,).
     """
 
     def __init__(self, of: Mapping[str, Array], joints: Joints, limits: Limits) -> None:
-        """Start without torque. Torques and sent rows are written into the arrays in `of`, by name of channel."""
+        """Start without torque.
+
+        Args:
+            of: Channels of the loop's telemetry by name; torques and sent rows are written into them.
+            joints: The joints of the last state that was used.
+            limits: Limits of the joints.
+        """
         self.wanted, self.tau = of["tau_wanted"], of["tau"]
         a = len(self.tau)
         self.sent, self.held = of["sent"], np.zeros((4, a))
@@ -172,9 +183,13 @@ class Setpoints:
         return self.take(rows, tracking)
 
     def admit(self, share: float, dt: float, *, drives: bool, power: float = 1.0) -> Cut:
-        """Pass the commanded setpoints through the gate; see `idcontrol.loop.safety.admit`.
+        """Write the setpoints that may be sent into `sent`; return the limits at which a setpoint was cut.
 
-        The gate multiplies the limits of torques and torque rates by `power`.
+        Args:
+            share: Factor on commanded torques and gains, 0 to 1.
+            dt: Time since setpoints were last sent [s].
+            drives: True to send targets and gains, too.
+            power: Factor on the limits of torques and torque rates.
         """
         if power != self._share:
             self._share, self._admitted[:2] = power, power * self._limits[:2]
@@ -182,5 +197,5 @@ class Setpoints:
         return Cut(cut) if cut else Cut.NONE
 
     def clear(self) -> None:
-        """Set all torques to zero."""
+        """Set all torques, targets and gains to zero."""
         self.tau[:], self.sent[:] = 0.0, 0.0

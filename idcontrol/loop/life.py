@@ -8,8 +8,8 @@
 Halting takes at most `HALT_S`; it is skipped if the planner cannot halt.
 
 While the machine stands up or lies down, the drives track a path of the joints (`idcontrol.planners.rise.Rise`), and
-the controller is not called. The feed-forward torques of the drives carry the machine. At a handover between path and
-controller, their commands are mixed so that no torque jumps.
+the controller is not called. Feed-forward torques along the path carry the machine. At a handover between path and
+controller, the commands of both are mixed so that no torque jumps.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array
 
 UP_S, LOAD_S = 2.0, 0.5
-"""Duration of the longest path, and time in which the feet are loaded or unloaded [s]."""
+"""Duration of the longest path, and of loading or unloading the feet before or after it [s]."""
 LEAST_S = 0.3
 """Minimum duration of a path [s]."""
 MIX_S = 0.1
@@ -40,7 +40,7 @@ class Phase(enum.IntEnum):
     WORKING = 1
     """Planner and controller are called."""
     HALTING = 2
-    """Planner and controller are called, and come to rest."""
+    """Planner and controller are called; the planner comes to rest."""
     LYING_DOWN = 3
 
 
@@ -49,7 +49,7 @@ ON_THE_WAY = (Phase.STANDING_UP, Phase.LYING_DOWN)
 
 
 class OnTheWay(Protocol):
-    """Joints on the path (`idcontrol.planners.rise.Posture`)."""
+    """The joints at a point of the path (`idcontrol.planners.rise.Posture`)."""
 
     @property
     def q(self) -> Array:
@@ -61,24 +61,24 @@ class OnTheWay(Protocol):
 
     @property
     def torque(self) -> Array:
-        """Return torques that support the machine in this posture, shape (a,) [N m]."""
+        """Torques that support the machine in this posture, shape (a,) [N m]."""
 
 
 class Way(Protocol):
     """The path between lying and standing (`idcontrol.planners.rise.Rise`)."""
 
     def problem(self, joints: Array) -> str:
-        """Return why a machine at `joints` cannot stand up; "" if it can."""
+        """Return why a machine with joint positions `joints` (a,) [rad] cannot stand up; "" if it can."""
 
     def begin(self, joints: Array, *, down: bool) -> None:
-        """Start a path at `joints`: down to lying if `down`, otherwise up to standing."""
+        """Start a path at the joint positions `joints`: down to lying if `down`, otherwise up to standing."""
 
     @property
     def share(self) -> float:
-        """Length of this path, as a fraction of the longest path."""
+        """Length of the path that was started last, as a fraction of the longest path."""
 
     def __call__(self, share: float, rate: float = 0.0) -> OnTheWay:
-        """Return the joints at the fraction `share` of the path, which grows at `rate` [1/s]."""
+        """Return the joints at the fraction `share` of the path; the fraction grows at `rate` [1/s]."""
 
 
 @runtime_checkable
@@ -122,11 +122,11 @@ class Life:
         return self._between.way.problem(joints)
 
     def following(self, t: float, *, ending: bool, halted: bool | None) -> Phase:
-        """Return the phase at time `t` [s].
+        """Return the phase that follows from time and requests.
 
         Args:
-            t: Time.
-            ending: True if the work must end.
+            t: Time [s].
+            ending: True if the machine must come to its end.
             halted: True if the planner has come to rest; None if it cannot be halted.
         """
         if self.phase is Phase.STANDING_UP and self.over(t) and not ending:
@@ -144,7 +144,7 @@ class Life:
             phase: The phase.
             t: Time [s].
             joints: Positions of the joints, shape (a,) [rad].
-            before: The last command, shape (5, a), to be mixed with the next commands.
+            before: The last sent rows tau, q, v, kp, kd, shape (5, a), to be mixed with the next commands.
         """
         self.phase, self._since = phase, t
         self._before[:] = before
@@ -155,11 +155,14 @@ class Life:
             self._duration, self._load = max(LEAST_S, UP_S * way.share), LOAD_S * way.share
 
     def over(self, t: float) -> bool:
-        """Return True if the time for the path, or for coming to rest, is over."""
+        """Return True if the time for the path is over; while halting, if the time for coming to rest is over."""
         return t - self._since >= (HALT_S if self.phase is Phase.HALTING else self._duration + self._load)
 
     def on_the_way(self, t: float) -> Array:
-        """Return the command on the path, rows tau, q, v, kp, kd, shape (5, a); the next call overwrites it."""
+        """Return the command at time `t` [s] on the path: rows tau, q, v, kp, kd, shape (5, a).
+
+        The next call overwrites the result.
+        """
         between, since, down = self._between, t - self._since, self.phase is not Phase.STANDING_UP
         share, rate = smooth((since if down else since - self._load) / self._duration)
         at = between.way(share, rate / self._duration)
@@ -173,16 +176,19 @@ class Life:
         return rows
 
     def mixes(self, t: float) -> bool:
-        """Return True while the commands of path and controller are mixed."""
+        """Return True while the controller's commands must be mixed with the last command of the path."""
         return self.phase is Phase.WORKING and t - self._since < MIX_S
 
     def take_over(self, t: float, rows: Array) -> None:
-        """Mix a controller's command, shape (5, a), with the last command before the handover; overwrite `rows`."""
+        """Overwrite `rows`, a controller's command (5, a), by its mixture with the last command of the path."""
         self._mix(self._before, rows, (t - self._since) / MIX_S)
 
 
 def smooth(u: float) -> tuple[float, float]:
-    """Return a polynomial from 0 to 1 that starts and ends with zero slope and curvature, and its slope."""
+    """Return value and slope at `u` of a polynomial that rises from 0 to 1 while `u` grows from 0 to 1.
+
+    Slope and curvature are zero at both ends.
+    """
     u = min(max(u, 0.0), 1.0)
     return u * u * u * (10.0 + u * (6.0 * u - 15.0)), 30.0 * (u * (1.0 - u)) ** 2
 
@@ -191,7 +197,7 @@ def smooth(u: float) -> tuple[float, float]:
 def mix(before: Array, after: Array, share: float) -> None:  # pragma: no cover - compiled
     """Overwrite `after` with a command for which the drives apply ``(1 - s) τ_before + s τ_after`` in every state.
 
-    Gains are mixed in the same ratio; positions and velocities are means, weighted with the gains.
+    Gains and feed-forward torques are mixed in this ratio; positions and velocities are means, weighted with the gains.
 
     Args:
         before: Rows tau, q, v, kp, kd, shape (5, a).

@@ -1,10 +1,10 @@
 """The machine's side of the conversation: a plant that behaves like the electronics of a robot.
 
 The machine is held still (a robot on its stand, its brakes closed) until the loop runs for the first time. It applies
-the newest command until a newer command comes, and sends its state in every tick. While it tolerates a silence, its
-drives hold the positions of the last impedance command; then it brakes its joints until they rest. Simulated time
-stands still while the process is not running, so CPU time taken by other processes does not disturb the controller. The
-machine stops if the plant leaves all bounds (`Format.state_range`), e.g. under an unstable controller: braking would
+the newest command until a newer command comes, and sends its state in every tick. If the loop is silent, the last
+command applies for the tolerated time; then the machine brakes its joints until they rest. Simulated time stands still
+while the process is not running, so CPU time taken by other processes does not disturb the controller. The machine
+stops at once if the plant leaves the bounds of `Format.state_range`, e.g. under an unstable controller: braking would
 not help.
 """
 
@@ -34,11 +34,11 @@ WATCHDOG: Final = Policy(damp_s=3.0)
 """Policy of a machine: it brakes for at most 3 s. A standing robot sinks to the ground within half a second of
 braking."""
 COURSE = ("t", "mode", "faults", "silence_us", "step_us", "late_us", "missed")
-"""Scalar channels about the tick, stored side by side."""
+"""Channels of one number each about a tick of the machine, adjacent in a row."""
 
 
 def channels(wire: Format) -> dict[str, tuple[int, ...]]:
-    """Return shapes of the channels that record a tick of the machine: its true state, torques and faults."""
+    """Return the shapes of the channels that record a tick of the machine: its true state, torques and faults."""
     return {
         **dict.fromkeys(COURSE, ()),
         "q": (wire.nq,),
@@ -69,8 +69,8 @@ class Machine:
         safety: State machine of the machine.
         endpoint: The machine's side of the conversation.
         row: Telemetry of the last tick (`channels`).
-        health: Values of drives, supply and joystick. A plant has none: they are NaN unless the caller fills them. If a
-            plant has an attribute `estop`, it says whether the emergency stop is pressed.
+        health: Values of drives, supply and joystick in a state. They are NaN unless the caller sets them, because a
+            plant has none. Only the emergency stop may come from the plant, from its attribute `estop`.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Machine:
         Args:
             link: Connection to the loop.
             plant: The plant.
-            session: Start, limits of the joints, and format of the datagrams; the brake updates the multibody terms.
+            session: Initial state, limits of the joints, and format of the datagrams. The brake updates its `system`.
             period_s: Time between two ticks [s].
             numbers: Session numbers of the conversation.
             policy: Faults that are tolerated.
@@ -121,7 +121,7 @@ class Machine:
 
         Args:
             cycle: The period that begins.
-            stop: True if the machine must stop, whatever the loop sends.
+            stop: True if the machine must brake and stop, whatever the loop sends.
         """
         now = cycle.woke
         self.endpoint.poll(now)
@@ -153,7 +153,7 @@ class Machine:
             self._wire.health(self._values).supply[1] = 1.0
 
     def _moved(self, command: Array | None) -> _Motion:
-        """Return the motion after one period; the last motion if the machine does not move."""
+        """Return the motion after one period; the last motion if the machine is held or has left all bounds."""
         mode, limits, before = self.safety.mode, self._limits, self._motion.state
         if self._lost or (mode in NOT_BEGUN and not self._begun):
             return self._motion
@@ -178,7 +178,7 @@ class Machine:
         return _Motion(state, tau, specific_force(before, state, self._dt, self._wire.floating))
 
     def _feet(self, forces: ContactForces) -> ContactForces:
-        """Return the forces of the feet; other bodies that touch the ground have larger identities."""
+        """Return one force per foot, without forces on other bodies, which have larger identities."""
         forces = by_foot(forces, self._wire.patch)
         of = forces.identity < self._wire.n_feet
         if of.all():
@@ -216,9 +216,9 @@ def follow(
         now: Time [ns].
         endpoint: The machine's side of the conversation, after reading the incoming datagrams.
         late: Silence of the loop that is tolerated [ns].
-        slow: Returns True if all joints are slow; called while the joints are braked.
-        stop: True if the machine must stop, whatever the loop sends.
-        lost: True if the plant has left all bounds.
+        slow: Returns True if all joints are slower than `Policy.rest_speed`; called only while the joints are braked.
+        stop: True if the machine must brake and stop, whatever the loop sends.
+        lost: True if the plant has left its bounds; the machine then stops at once.
     """
     mode, heard = safety.mode, endpoint.newest
     asked = Mode.IDLE if heard is None else Mode(heard.mode)
@@ -241,9 +241,15 @@ def follow(
 
 
 def specific_force(before: State, after: State, dt: float, floating: bool) -> Array:
-    """Return the reading of an accelerometer at the base's origin, base axes, shape (3,) [m/s²]; zero for a fixed base.
+    """Return the reading of an accelerometer at the base's origin, base axes, shape (3,) [m/s²].
 
-    The reading is ``dv/dt + ω × v - Rᵀ g`` with the velocities of the base in base axes.
+    The reading is ``dv/dt + ω × v - Rᵀ g`` with the velocities of the base in base axes, and zero for a fixed base.
+
+    Args:
+        before: State before a step.
+        after: State after the step.
+        dt: Duration of the step [s].
+        floating: True if the base floats.
     """
     return _specific_force(before.v, after.v, after.q, dt, GRAVITY) if floating else np.zeros(3)
 

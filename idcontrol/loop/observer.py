@@ -79,8 +79,8 @@ class Observer:
         Args:
             datagram: The state; it is not used if it is implausible.
             now: Time [ns].
-            running: True if torques flow, so that joints cannot jump.
-            working: True if planner and controller are called, so that the state is estimated.
+            running: True if torques flow; the state must then be a plausible successor of the last state.
+            working: True if planner and controller are called; the state is then estimated.
         """
         parts, last, self.datagram = self._parts, self.message, datagram
         values = datagram.values if parts.translation is None else parts.translation.state(datagram.values)

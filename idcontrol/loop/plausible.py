@@ -1,6 +1,6 @@
-"""Plausibility of a machine's state: coordinates that jump or stand still, a base that tips over.
+"""Faults in a machine's state: coordinates that jump or stand still, a base that tips over, faulty drives or supply.
 
-Cyclic redundancy checks detect damage in transmission; these checks detect errors made before sending.
+Checksums detect damage in transmission; these checks detect errors made before sending.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from idcontrol.loop.wire import Health
 from idcontrol.types import Array, Booleans, Integers
 
 SETTLE_S: Final = 0.02
-"""Time constant with which a difference between positions and integrated velocities is forgotten [s]; drives filter
-their velocities over a few ms."""
+"""Time constant with which differences between positions and integrated velocities decay [s]. It is longer than the few
+ms over which drives filter their velocities."""
 
 
 class Heard(NamedTuple):
-    """The last plausible state of the joints and the base's orientation; the next plausible state overwrites it.
+    """The last plausible state of the joints and the base's orientation, overwritten by each plausible state.
 
     The coordinates are the joints, followed by the base's rotation about its three axes.
     """
@@ -58,7 +58,7 @@ class Trust(NamedTuple):
 
 
 def nothing(joints: int) -> Heard:
-    """Return an empty memory for `joints` joints, as before their first state."""
+    """Return a `Heard` for `joints` joints before their first state."""
     v, off, still, way = np.zeros((4, joints + 3))
     return Heard(t=np.full(1, np.nan), q=np.zeros(joints), turned=np.zeros(4), v=v, off=off, still=still, way=way)
 
@@ -67,8 +67,8 @@ def nothing(joints: int) -> Heard:
 def travel(heard: Heard, circle: Booleans, q: Array, turned: Array) -> Array:  # pragma: no cover - compiled
     """Return the motion of each coordinate since the last plausible state, shape (a + 3,) [rad or m].
 
-    Joints marked in `circle` take the shorter way. A rotation is small, so it is twice the vector part of the relative
-    quaternion.
+    Joints marked in `circle` take the shorter way. The base's rotation is approximately twice the vector part of the
+    relative quaternion, since it is small.
     """
     a = q.shape[0]
     moved = np.empty(a + 3)
@@ -88,7 +88,16 @@ def travel(heard: Heard, circle: Booleans, q: Array, turned: Array) -> Array:  #
 
 @njit(cache=True, inner=True, error_model="numpy")
 def frozen(heard: Heard, trust: Trust, i: int, moved: float, v: float, after: float) -> bool:  # pragma: no cover
-    """True if coordinate i has stood still for longer than its velocity v permits; also update `still` and `way`."""
+    """Update `still` and `way` of coordinate i; True if it has stood still for longer than its velocity permits.
+
+    Args:
+        heard: The last plausible state.
+        trust: Limits.
+        i: The coordinate.
+        moved: Motion of the coordinate since that state [rad or m].
+        v: Its velocity [rad/s or m/s].
+        after: Time since that state [s].
+    """
     if moved == 0.0 and abs(v) > trust.speed:
         heard.still[i] += after
         heard.way[i] += v * after
@@ -101,13 +110,13 @@ def frozen(heard: Heard, trust: Trust, i: int, moved: float, v: float, after: fl
 def believable(
     heard: Heard, trust: Trust, circle: Booleans, t: float, q: Array, v: Array, turned: Array
 ) -> bool:  # pragma: no cover - compiled
-    """True if a machine may be in this state at time t; then overwrite `heard`.
+    """True if this state at time t is plausible; then store it in `heard`.
 
     A coordinate moves by the integral of its velocity, within `Trust.jump`; the differences of several states add up
     and decay over `SETTLE_S`. The limit grows with the time between two states, because the velocity may change in
     between. It does not grow with the velocity: a wrong velocity is as implausible as a wrong position. An implausible
     state is not stored, so a single wrong state does no harm, and a lasting offset stays implausible. The first state
-    is accepted. So is the first state after the machine's clock went back, which is a separate fault.
+    is plausible. So is the first state after the machine's time went back, which is a separate fault.
 
     Args:
         heard: The last plausible state.
@@ -139,7 +148,7 @@ def believable(
 
 @njit(cache=True, inner=True)
 def farthest(q: Array, other: Array) -> float:  # pragma: no cover - compiled
-    """Return the largest difference of two vectors (a,)."""
+    """Return the largest absolute difference between entries of two vectors, shape (a,) each."""
     most = 0.0
     for i in range(q.shape[0]):
         most = max(most, abs(q[i] - other[i]))
@@ -148,7 +157,7 @@ def farthest(q: Array, other: Array) -> float:  # pragma: no cover - compiled
 
 @njit(cache=True, inner=True)
 def off_unit(quaternion: Array) -> float:  # pragma: no cover - compiled
-    """Return the difference between the norm of an orientation, shape (4,), and 1."""
+    """Return the absolute difference between 1 and the norm of a quaternion, shape (4,)."""
     square = 0.0
     for x in quaternion:
         square += x * x
@@ -168,8 +177,8 @@ class Drives(NamedTuple):
         low: Lower end of the range of recently sent torques [N m].
         high: Upper end of this range [N m].
         still: Time for which position and velocity of each joint have been bitwise constant [s].
-        sent_before: Torques sent before the joint stood still [N m].
-        reference_before: Reference positions before the joint stood still [rad or m].
+        sent_before: Torque last sent to each joint before it stood still [N m].
+        reference_before: Reference position of each joint before it stood still [rad or m].
     """
 
     sent: Array
@@ -185,11 +194,11 @@ class Drives(NamedTuple):
 
 @njit(cache=True, inner=True, error_model="numpy")
 def obeys(drives: Drives, after: float) -> bool:  # pragma: no cover - compiled
-    """True if all drives applied a torque within, or nearly within (`Drives.most`), the range of recently sent torques.
+    """True if the torques that all drives report are within `Drives.most` of the range of recently sent torques.
 
-    The range is updated first, for the time `after` [s] since the last state. Its ends approach the newest torque with
-    the time constant `SETTLE_S`, which is longer than transport and drives take. Without a last state (`after` is NaN),
-    the range contains only the newest torque.
+    The range is updated first, for the time `after` [s] since the last state. Its ends approach the torque that was
+    sent last, with the time constant `SETTLE_S`, which is longer than transport and drives take. Without a last state
+    (`after` is NaN), the range contains only the torque that was sent last.
     """
     share, obey = after / (after + SETTLE_S) if after >= 0.0 else 1.0, True
     for j in range(drives.sent.shape[0]):
@@ -203,10 +212,10 @@ def obeys(drives: Drives, after: float) -> bool:  # pragma: no cover - compiled
 
 @njit(cache=True, inner=True, error_model="numpy")
 def moves(heard: Heard, drives: Drives, trust: Trust, q: Array, v: Array, after: float) -> bool:  # pragma: no cover
-    """True unless the reading of a joint stays bitwise constant although its torque and its reference have changed.
+    """True unless a joint's reading stays bitwise constant although its torque and its reference have changed.
 
-    A working sensor never reads the same position and velocity of a moving joint twice. Readings may repeat at a held
-    joint or with a coarse encoder, but not while torque and reference drive the joint elsewhere.
+    A working sensor never reads the same position and velocity of a moving joint twice. Readings may repeat at a joint
+    at rest or with a coarse encoder, but not while torque and reference drive the joint elsewhere.
     """
     moving = True
     for j in range(q.shape[0]):
@@ -247,7 +256,7 @@ UNIT: Final = 1e-3
 
 @njit(cache=True, inner=True)
 def ailing(health: Health, bearable: Bearable) -> int:  # pragma: no cover - compiled
-    """Return the faults of drives and supply as a sum of `Fault`; values that are not measured (NaN) cause no fault."""
+    """Return faults of drives, supply and emergency stop as a sum of `Fault`; NaN (not measured) causes no fault."""
     faults = 0
     for i in range(health.drive_error.shape[0]):
         if health.drive_error[i] > 0.0 or health.drive_error[i] < 0.0:
@@ -269,7 +278,7 @@ def tilt(quaternion: Array) -> float:  # pragma: no cover - compiled
 
 
 class Joints(NamedTuple):
-    """The indices of the actuated joints in a state, and their last positions and velocities.
+    """The indices of the actuated joints in a state, and the joints' positions and velocities in the last state.
 
     Attributes:
         at_q: Indices of the joints in a configuration, shape (a,).
@@ -295,14 +304,14 @@ def joint_angle(joints: Joints, j: int, q: Array) -> float:  # pragma: no cover 
 
 @njit(cache=True)
 def see(joints: Joints, q: Array, v: Array) -> None:  # pragma: no cover - compiled
-    """Write positions and velocities of the joints of a state in Pinocchio's layout, shapes (nq,) and (nv,)."""
+    """Write positions and velocities of a state, in Pinocchio's layout, shapes (nq,) and (nv,), into `joints`."""
     for j in range(joints.at_q.shape[0]):
         joints.q[j] = joint_angle(joints, j, q)
         joints.v[j] = v[joints.at_v[j]]
 
 
 class Judge(NamedTuple):
-    """Limits for the judgement of states, and the arrays that record them.
+    """Limits for the judgement of states, and arrays into which states are written.
 
     Attributes:
         floats: True if a configuration begins with a position and a quaternion.
@@ -312,7 +321,7 @@ class Judge(NamedTuple):
         drives: Sent and applied torques.
         bearable: Limits of drives and supply.
         tilt_rad: Largest angle of the base from upright [rad].
-        values: All values of a state.
+        values: All values of the last state, usable or not.
         q: View of the configuration in `values`, shape (nq,).
         v: View of the velocity in `values`, shape (nv,).
         health: View of drives and supply in `values`.
@@ -333,13 +342,13 @@ class Judge(NamedTuple):
 
 @njit(cache=True, error_model="numpy")
 def judge(bound: Bound, values: Array, t: float, fresh: bool) -> int:  # pragma: no cover - compiled
-    """Return the faults of a state as a sum of `Fault`; record its values and, if it can be used, its joints.
+    """Return the faults of a state as a sum of `Fault`; store its values and, if it is plausible, its joints.
 
     Args:
         bound: A `Judge`.
         values: The values of the state.
         t: Time of the state [s].
-        fresh: True to ignore the last state: joints may be anywhere.
+        fresh: True to compare with no earlier state: joints may be anywhere.
     """
     by: Judge = bound.borrowed
     assign(by.values, values)

@@ -212,7 +212,7 @@ class ControlLoop:
         )  # fmt: skip
 
     def kept(self) -> None:
-        """Record how long it took to pass on the row of the last tick; call this after doing so."""
+        """Record the time that passing on the row of the last tick has taken; call this right after it."""
         self._telemetry.lap("record")
 
     def _listen(self, cycle: Cycle) -> Fault:

@@ -449,7 +449,7 @@ class Lines:
 
     def write(self) -> None:
         """Write the waiting lines, as far as the file accepts them without blocking."""
-        # a file that is ready accepts as many bytes as a line has
+        # a file that is ready accepts a whole line
         while self._waiting and select.select([], [self._file], [], 0.0)[1]:
             try:
                 os.write(self._file, self._waiting.popleft())

@@ -8,8 +8,8 @@
                       └──────────recover──────────── damped ────rest────┘     (stop leads there from anywhere)
 
 The mode *damped* is for faults, and for the end of a machine that cannot lie down. Other machines end with the signal
-*done*: the body lies on the ground. A damped machine may be recovered once it rests and has no fault; it must then be
-armed again.
+*done* when the body lies on the ground. The operator can recover a damped machine once it rests and has no fault; it
+must then be armed again.
 
 The faults of a tick are a set of `Fault`. For each fault the `Policy` defines how many ticks in a row are tolerated,
 and the reaction to one more tick. In a tolerated tick without a new torque, the last admissible torque holds. Loop and
@@ -43,14 +43,13 @@ class Mode(enum.IntEnum):
     READY = 1
     """Datagrams come; the machine is held, and commands have no torque."""
     RUNNING = 2
-    """The torques of the controller are applied."""
+    """The commands are applied."""
     DAMPED = 3
     """The machine brakes its own joints: τ = -D q̇."""
     STOPPED = 4
     """No torque; final mode."""
     ARMED = 5
-    """The operator has allowed torques; the loop checks that they may begin, and still sends the mode ready.
-    """
+    """The operator has allowed torques; the loop checks that they may begin, and still sends the mode ready."""
 
 
 NOT_BEGUN = (Mode.IDLE, Mode.READY, Mode.ARMED)
@@ -58,13 +57,13 @@ NOT_BEGUN = (Mode.IDLE, Mode.READY, Mode.ARMED)
 
 
 class Signal(enum.Enum):
-    """An event that may change the mode; the weakest signal first."""
+    """An event that may change the mode."""
 
     HEARD = "a datagram came"
     LOST = "the other side is silent"
     ARM = "the operator allows torques"
     START = "torques may flow"
-    DONE = "the machine carries itself"
+    DONE = "the machine lies on its body"
     RECOVER = "the operator requests a restart, and there is no fault"
     REST = "the machine rests, or has braked for long enough"
     DAMP = "brake"
@@ -76,7 +75,7 @@ TRANSITIONS: Mapping[tuple[Mode, Signal], Mode] = MappingProxyType(
         (Mode.IDLE, Signal.HEARD): Mode.READY,
         (Mode.READY, Signal.LOST): Mode.IDLE,
         (Mode.READY, Signal.ARM): Mode.ARMED,
-        (Mode.READY, Signal.START): Mode.RUNNING,  # a machine started by its loop is never armed
+        (Mode.READY, Signal.START): Mode.RUNNING,  # a machine is never armed
         (Mode.ARMED, Signal.LOST): Mode.IDLE,
         (Mode.ARMED, Signal.START): Mode.RUNNING,
         (Mode.RUNNING, Signal.DAMP): Mode.DAMPED,
@@ -117,12 +116,12 @@ class Fault(enum.IntFlag):
     RECORDER = 512
     """The recorder has ended (its disk is full, or it was killed), or it lags by the whole length of its ring."""
     ENCODER = 1024
-    """Positions and velocities of a joint, or orientation and angular velocity of the base, contradict each other
-    (`idcontrol.loop.plausible`), or a joint stands still although it is driven; the state is not used."""
+    """Position and velocity of a joint, or orientation and angular velocity of the base, contradict each other, or a
+    joint stands still although it is driven (`idcontrol.loop.plausible`); the state is not used."""
     TIPPED = 2048
     """The base leans by more than `Policy.tilt_rad`; before torques flow, the start is refused."""
     ASTRAY = 4096
-    """A joint is further from its reference than `Policy.tracking`."""
+    """A joint is further than `Policy.tracking` from its reference; before torques flow, the start is refused."""
     DRIVE = 8192
     """A drive reports an error."""
     HOT = 16384
@@ -134,17 +133,19 @@ class Fault(enum.IntFlag):
     QUATERNION = 131072
     """The norm of the base's quaternion differs from 1 by more than 0.001; the state is not used."""
     POSE = 262144
-    """The machine cannot start from its joint positions; only before the start."""
+    """The machine cannot stand up from its joint positions; checked only before the start, which is refused."""
     STALE = 524288
     """Datagrams come, but the machine's time has stood still for longer than `Policy.late_s`."""
     CUT = 1048576
-    """For longer than `Policy.cut_s`, the gate has cut torques, gains or targets of drives in every tick."""
+    """For longer than `Policy.cut_s`, in every tick the gate has cut torques to their limits or rates, or has cut gains
+    or targets of drives."""
     TORQUE = 2097152
-    """The torque of a drive differs from the recently sent torques by more than `Policy.torque_share`."""
+    """The torque that a drive reports is outside the range of recently sent torques by more than
+    `Policy.torque_share`."""
 
 
 NAMES: Mapping[Fault, str] = MappingProxyType({fault: str(fault.name).lower() for fault in Fault})
-"""Names of the faults, which are also the fields of `Policy` with their rules."""
+"""Names of the faults; the rule for a fault is the field of `Policy` with this name."""
 MEANINGS: Mapping[Fault, str] = MappingProxyType(
     {
         Fault.OVERRUN: "ticks took longer than their period, or cycles were missed",
@@ -181,7 +182,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     Attributes:
         tolerate: Number of tolerated ticks in a row with the fault.
-        then: Reaction to one more tick with the fault: hold the torque, brake, or remove all torque.
+        then: Reaction to one more tick with the fault: go on tolerating it (hold), brake (damp), or remove all torque
+            (stop).
     """
 
     tolerate: Annotated[int, msgspec.Meta(ge=0)] = 0
@@ -191,18 +193,18 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 PATIENCE: Final = 20
 """Tolerated silence of the other side, in periods; Franka's robots also tolerate 20 lost packets in a row."""
 PATIENCE_S: Final = 0.02
-"""Minimum of the tolerated silence [s]: the effect of held torques depends on time, not on the control rate."""
+"""Smallest value of the tolerated silence [s]: the effect of held torques depends on time, not on the control rate."""
 
 
 def patience(period_s: float) -> float:
-    """Return the tolerated age of the newest datagram from a side that sends once per period [s]."""
+    """Return the tolerated age [s] of the newest datagram of a side that sends once per `period_s` [s]."""
     return max(PATIENCE * period_s, PATIENCE_S)
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The faults that a side tolerates.
+    """The faults that loop or machine tolerates, and the limits that define faults.
 
-    The first twenty-two attributes are the rules for each `Fault`.
+    The first attributes are the rules for the faults.
 
     Attributes:
         overrun: Rule for `Fault.OVERRUN`.
@@ -232,7 +234,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             least 20 ms (`patience`).
         hang_s: Time after which planner or controller is interrupted.
         soft_start_s: Time over which torques and gains grow from zero to the commanded values.
-        power_ramp_s: Time over which a loop with `Limits.least_share` below 1 raises its limits to their full values.
+        power_ramp_s: Time over which a loop with `Limits.least_share` below 1 raises its limits of torques and torque
+            rates to their full values.
         rest_speed: Joint speed below which the machine may be at rest [rad/s].
         rest_s: Time below `rest_speed` after which the machine is at rest; a loaded leg that still sinks would exceed
             `rest_speed` within this time.
@@ -247,7 +250,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         tracking: Largest distance of a joint from its reference [rad or m].
         cut_s: Longest time for which the gate may cut torques in every tick.
         torque_share: Largest difference between a sent and an applied torque, as a share of the torque limit. A joint
-            may not stand still while its torque changes by more and its reference by more than `frozen`.
+            may not stand still while its torque changes by more than this and its reference by more than `frozen`.
         stop_button: Button of the machine's joystick that requests the end: the robot comes to rest and lies down.
         hot_c: Highest temperature of a drive [°C]; null means the limit in the robot file.
         voltage_v: Lowest and highest supply voltage; null means the limits in the robot file.
@@ -310,7 +313,7 @@ class Safety:
     Attributes:
         mode: The mode.
         since: Time at which the mode was entered [ns].
-        streak: Number of ticks in a row that each fault has lasted, in the order of `NAMES`; counted while running.
+        streak: Number of ticks in a row with each fault, in the order of `NAMES`; counted while running.
         slow_since: Time at which all joints became slow [ns]; None while a joint is fast or the machine is not braked.
         ended_by: Faults beyond tolerance that ended the run, or that prevented the start.
     """
@@ -348,11 +351,11 @@ class Inputs(msgspec.Struct, frozen=True):
 
 
 def advance(safety: Safety, policy: Policy, now: int, inputs: Inputs) -> Safety:
-    """Advance the state machine by one tick; a pure function.
+    """Return the state of the state machine after one tick; a pure function.
 
     Args:
         safety: State before the tick.
-        policy: The faults that are tolerated.
+        policy: Faults that are tolerated.
         now: Time [ns].
         inputs: Faults and requests of this tick.
     """
@@ -387,14 +390,14 @@ def advance(safety: Safety, policy: Policy, now: int, inputs: Inputs) -> Safety:
 
 
 def _lasting(streak: tuple[int, ...], faults: Fault) -> tuple[int, ...]:
-    """Return the streaks after a tick with these faults."""
+    """Return `Safety.streak` after a tick with these faults."""
     flags = int(faults)  # a plain integer, because an operation on a set of flags takes one to two microseconds
     counts = tuple(count + 1 if flags & bit else 0 for bit, count in zip(_BITS, streak, strict=True))
     return counts if any(counts) else _CALM
 
 
 def _exceeded(policy: Policy, streak: tuple[int, ...]) -> Iterator[tuple[Fault, str]]:
-    """Yield each fault that has lasted longer than its rule tolerates, and the reaction to it."""
+    """Yield each fault that has lasted longer than its rule tolerates, and the reaction; skip rules that hold."""
     for fault, count in zip(_FAULTS, streak, strict=True):
         if count:
             rule: Rule = getattr(policy, NAMES[fault])
@@ -410,7 +413,7 @@ def _of_braked(inputs: Inputs) -> Signal | None:
 
 
 def _undisturbed(mode: Mode, inputs: Inputs) -> Signal:
-    """Return the signal of a machine that is neither stopped nor braked."""
+    """Return the signal of a tick in which nothing requests to brake or stop, and the mode is not damped."""
     if inputs.done and mode is Mode.RUNNING:
         return Signal.DONE
     if not inputs.heard or Fault.SILENT in inputs.faults:
@@ -422,10 +425,10 @@ def _undisturbed(mode: Mode, inputs: Inputs) -> Signal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of the actuated joints, shape (a,) each, and of drives and supply.
+    """Limits of the actuated joints, shape (a,) each, and of drives and supply; inf means no limit.
 
     Attributes:
-        torque: Largest torque [N m]. In this and all other limits inf means no limit.
+        torque: Largest torque [N m].
         torque_rate: Fastest change of torque [N m/s].
         low: Lower position limit [rad].
         high: Upper position limit [rad].
@@ -435,7 +438,7 @@ class Limits:
             to 1 (`Policy.power_ramp_s`).
         hot_c: Highest temperature of a drive [°C].
         voltage_v: Lowest and highest supply voltage.
-        gate: The first five limits, shape (5, a), as one argument for `admit_kernel`: each argument takes time.
+        gate: The first five limits as rows of one array, shape (5, a), for `admit_kernel`: each argument takes time.
     """
 
     torque: Array
@@ -494,7 +497,7 @@ def admit(limits: Limits, wanted: Array, last: Array, q: Array, v: Array, share:
 def admit_kernel(
     gate: Array, wanted: Array, last: Array, q: Array, v: Array, share: float, dt: float, out: Array
 ) -> int:  # pragma: no cover - compiled
-    """Run `admit` with `Limits.gate`; return the sum of the limits at which a torque was cut."""
+    """Run `admit` with the limits `gate` (`Limits.gate`); return the limits at which a torque was cut, as a number."""
     torque, rate, low, high, speed = gate
     cut = 0
     for i in range(wanted.shape[0]):

@@ -21,22 +21,24 @@ from idcontrol.record.metrics import solver_number
 from idcontrol.types import Array, Booleans, Command, ContactForces, Integers, Reference
 
 PARTS = ("read", "estimate", "plan", "control", "gate", "record")
-"""Timed parts of a tick. ``read`` includes judging the machine's state; ``estimate`` is `Parts.sense`. ``gate`` begins
-when the controller returns, and ends after sending. ``record`` is passing on the row of the previous tick.
+"""Timed parts of a tick. ``read`` includes judging the machine's state; ``estimate`` is the estimator's call. ``gate``
+begins when the controller returns, and ends after sending. ``record`` is passing on the row of the previous tick.
 """
 UNSPENT = dict.fromkeys(PARTS, math.nan)
 COURSE = (
     "tick", "utc_s", "mode", "phase", "faults", "cut", "power", "machine_mode", "sequence", "machine_sequence", "echo",
     "missed", "period_us", "late_us", "age_us", "compute_us", "cpu_us", *(f"{part}_us" for part in PARTS), "switches",
 )  # fmt: skip
-"""Scalar channels about the whole tick, stored side by side. `utc_s` is the Unix time at which the tick began, NaN on a
-simulated clock; `phase` is `idcontrol.loop.life.Phase`. `power` is the share of the limits of torques and torque rates
-that the gate admitted. `sequence` numbers the command of the tick, `machine_sequence` the newest state, and `echo` the
-newest command that the machine had accepted when it sent this state. `switches` is the number of times that the system
-has taken the CPU away since the previous tick.
+"""Channels of one number each about the whole tick, adjacent in a row.
+
+`utc_s` is the Unix time at which the tick began, NaN on a simulated clock; `phase` is `idcontrol.loop.life.Phase`.
+`power` is the share of the limits of torques and torque rates that the gate admitted. `sequence` is the number of the
+tick's command, and `machine_sequence` of the newest state. `echo` is the number of the newest command that the machine
+had accepted when it sent this state. `switches` is the number of times that the system has taken the CPU away since the
+previous tick.
 """
 VERDICT = ("unreachable", "status", "residual", "clipped", "rate_off", "solved_by", "gap_nm", "step_us")
-"""Scalar channels about the results of planner and controller, stored side by side."""
+"""Channels of one number each about the results of planner and controller, adjacent in a row."""
 
 
 SENT = ("tau", "q", "v", "kp", "kd")
@@ -78,10 +80,10 @@ def channels(wire: Format, notes: int) -> dict[str, tuple[int, ...]]:
 
 @dataclass(slots=True)
 class Counts:
-    """Counters of a running loop.
+    """Counters of the ticks in the mode running, and the first error.
 
     Attributes:
-        ticks: Control periods.
+        ticks: Ticks.
         overruns: Ticks that took longer than their period.
         missed: Ticks that were skipped.
         complete: True if planner and controller were called for the whole duration.
@@ -103,13 +105,19 @@ class Telemetry:
 
     Attributes:
         row: Row of the last tick (`channels`).
-        state: The machine's state in that row, shape (state_values,).
-        answer: The channels from ``q_des`` on.
+        state: View of the machine's state in that row, shape (state_values,).
+        answer: View of the channels from ``q_des`` on, which planner and controller determine.
         spent: Time of each part of the tick [µs]; NaN if the part did not run.
     """
 
     def __init__(self, wire: Format, notes: int, utc_ns: int | None = None) -> None:
-        """Allocate the row; `utc_ns` is `Clock.utc_ns`."""
+        """Allocate the row.
+
+        Args:
+            wire: Format of the machine's datagrams.
+            notes: Number of values that the planner notes.
+            utc_ns: As `idcontrol.loop.clock.Clock.utc_ns`.
+        """
         self._utc_ns = utc_ns
         layout, self._patch = channels(wire, notes), wire.patch
         self.row = ChannelRow(layout)
@@ -128,14 +136,11 @@ class Telemetry:
         self._switches = _switches()
 
     def begin(self) -> None:
-        """Start a tick."""
+        """Start the stopwatch of a tick."""
         self._cpu, self._mark = time.thread_time_ns(), time.perf_counter_ns()
 
     def lap(self, part: str) -> None:
-        """Add the time since the last lap to a part of the tick.
-
-        This is wall time, which is read without a system call; CPU time is measured only for the whole tick.
-        """
+        """Add the wall time since the last lap to a part of the tick."""
         now, before = time.perf_counter_ns(), self.spent[part]
         self.spent[part] = 1e-3 * (now - self._mark) + (0.0 if math.isnan(before) else before)
         self._mark = now
@@ -178,7 +183,7 @@ class Telemetry:
             mode: Mode of the loop.
             phase: Phase of a running loop (`idcontrol.loop.life.Phase`); otherwise NaN.
             faults: Faults of the tick.
-            cut: Limits at which the gate has cut a torque.
+            cut: Limits at which the gate has cut a setpoint.
             power: Share of the limits that the gate admitted.
             sequence: Sequence number of the command that was sent last.
             newest: The newest datagram of the machine; None before the first.
@@ -216,10 +221,10 @@ def keep(
     identity: Integers,
     force: Array,
 ) -> bool:  # pragma: no cover - compiled
-    """Record the arrays of a reference and command in the bound channels; the forces are on the feet `identity`.
+    """Write the arrays of a reference, and the predicted forces on the feet `identity`, into the bound channels.
 
     Returns:
-        False if an array of the reference has a different shape than its channel; then nothing is recorded.
+        False if an array of the reference has a different shape than its channel; then nothing is written.
     """
     to = bound.borrowed
     if q.shape != to[0].shape or v.shape != to[1].shape or a.shape != to[2].shape or base.shape != to[3].shape:
@@ -240,5 +245,5 @@ def keep(
 
 
 def _switches() -> int:
-    """Return the number of times that the system has taken the CPU away from the thread."""
+    """Return how often the system has taken the CPU away from this thread."""
     return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw

@@ -10,7 +10,7 @@ Numbers are little endian. A datagram begins with a head of 48 bytes::
         12  uint32  session: any number that the sender drew when it started
         16  uint64  sequence: 1, 2, 3, ... within the session
         24  int64   stamp: sending time on the sender's monotonic clock [ns]
-        32  uint64  echo: sequence of the newest datagram that the sender has accepted from the other side; 0 before
+        32  uint64  echo: sequence of the newest datagram accepted from the other side; 0 before the first
         40  uint32  count of values
         44  uint32  CRC-32 (as in zlib) of bytes 0 to 43 and the values
 
@@ -49,9 +49,9 @@ with its legs in another order.
 A receiver reads datagrams one by one. It drops and counts datagrams that are short or long, damaged, of another
 version, foreign (another kind or another robot), old (not newer than the last accepted datagram, or of another session)
 or out of range. If the session of the other side is known, as for a plant that the loop has started, only this session
-is accepted. Otherwise the first accepted datagram determines the session. A sequence number more than `AHEAD` beyond
-the last is accepted only if the next datagram continues from it: one wrong number must not make all later datagrams
-old.
+is accepted. Otherwise the first accepted datagram determines the session. A datagram whose sequence number is more than
+`AHEAD` beyond the last is dropped, too. The next datagram is accepted if it continues from that number. One wrong
+number thus does not make all later datagrams old.
 """
 
 from __future__ import annotations
@@ -85,27 +85,25 @@ LARGEST = 65_507
 
 
 AHEAD = 1000
-"""Largest gap of sequence numbers between two accepted datagrams: about a second for most loops. If one side sent this
-many datagrams per tick of the other, none would be accepted.
-"""
+"""Largest gap of sequence numbers that is accepted without a second datagram: about a second for most loops."""
 
 FASTEST = 1e3
-"""Largest velocity in a state [rad/s, m/s]; only a diverged simulation exceeds it."""
+"""Largest velocity in a datagram [rad/s, m/s]; only a diverged simulation exceeds it."""
 
 STIFFEST_RAD, STIFFEST_RAD_S = 0.01, 0.5
 """Position and velocity errors at which the largest gains of a drive command its full torque [rad, rad/s]. Larger gains
 would turn the noise of encoders into large torques."""
 LARGEST_GAIN = 1e6
-"""Largest gain of a drive with a large torque limit, or without one [N m/rad, N m s/rad]."""
+"""Largest gain of a drive, whatever its torque limit [N m/rad, N m s/rad]."""
 
 AXES = 4
 """Number of joystick axes in a state."""
 
 NOT_MEASURED = np.nan
-"""Value of quantities that a state does not measure."""
+"""Value in a state for a quantity that the machine does not measure."""
 
 LAST_MODE = 4
-"""The largest number of a mode (stopped)."""
+"""The largest number of a mode in a datagram (stopped)."""
 
 
 class Kind(enum.IntEnum):
@@ -127,10 +125,10 @@ class Drop(enum.IntEnum):
 
 
 class Datagram(msgspec.Struct, frozen=True):
-    """A datagram that was accepted.
+    """An accepted datagram.
 
     Attributes:
-        mode: Mode of the sender.
+        mode: Mode of the sender, a number of `idcontrol.loop.safety.Mode`.
         sequence: Sequence number of the datagram.
         stamp: Sending time on the sender's clock [ns].
         echo: Sequence number of the last datagram that the sender had accepted from the receiver.
@@ -154,21 +152,21 @@ class SessionNumbers(NamedTuple):
 
 
 def robot_number(name: str) -> int:
-    """Return the checksum of a robot's name, for datagrams."""
+    """Return the CRC-32 of a robot's name in UTF-8."""
     return zlib.crc32(name.encode())
 
 
 def names_number(names: Iterable[str]) -> float:
-    """Return the checksum of names in their order: the CRC-32 of the names, separated by commas."""
+    """Return the CRC-32 of `names`, separated by commas, in UTF-8; it depends on their order."""
     return float(zlib.crc32(",".join(names).encode()))
 
 
 def model_number(model: pin.Model) -> float:
     """Return a checksum of a Pinocchio model.
 
-    The CRC-32 covers the joint names, separated by commas, then float64 numbers, little endian, rounded to 1e-6. These
-    are, for each joint except the universe, the translation of its placement, and the mass and centre of mass of its
-    body.
+    The checksum is the CRC-32 of the joint names, separated by commas, followed by float64 numbers, little endian,
+    rounded to 1e-6. The numbers are, for each joint except the universe, the translation of its placement, and the mass
+    and centre of mass of its body.
     """
     numbers = [
         (*place.translation, body.mass, *body.lever)
@@ -196,7 +194,7 @@ class Outbox:
         self.sequence = 0
 
     def seal(self, mode: int, stamp: int, echo: int) -> memoryview:
-        """Return the next datagram; the next call overwrites its bytes."""
+        """Return the next datagram, with `values` and this head; the next call overwrites its bytes."""
         self.sequence += 1
         HEAD.pack_into(
             self._bytes, 0, MAGIC, self._kind, mode, self._robot, self._session, self.sequence, stamp, echo,
@@ -221,8 +219,8 @@ class Inbox:
         Args:
             kind: Kind of the datagrams that are accepted.
             robot: Name of the only robot that is accepted.
-            low: Smallest value of each entry, shape (count,).
-            high: Largest value of each entry, shape (count,).
+            low: Smallest values of a datagram, shape (count,); NaN as in `within`.
+            high: Largest values of a datagram, shape (count,).
             session: Number of the only session that is accepted; None means the session of the first accepted datagram.
         """
         self._kind, self._robot = kind, robot_number(robot)
@@ -233,7 +231,10 @@ class Inbox:
         self.dropped: Array = np.zeros(len(Drop))
 
     def accept(self, data: bytes) -> Datagram | None:
-        """Return an intact, new datagram in range from the right sender; count any other datagram and return None."""
+        """Return the datagram in `data` if it is intact, new, in range and of the right sender.
+
+        Otherwise count the datagram as dropped and return None.
+        """
         judged = self._judge(data)
         if isinstance(judged, Drop):
             self.dropped[judged] += 1
@@ -265,7 +266,7 @@ class Inbox:
 
 
 def _of_another_version(data: bytes) -> bool:
-    """Return True if a datagram is intact, but of another version of the layout with the same head."""
+    """Return True if a datagram is intact, but its magic is of another version of the layout."""
     if len(data) < HEAD_BYTES or data[:3] != MAGIC[:3] or data[:4] == MAGIC:
         return False
     view = memoryview(data)
@@ -275,9 +276,9 @@ def _of_another_version(data: bytes) -> bool:
 
 @njit(cache=True)
 def within(low: Array, values: Array, high: Array) -> bool:  # pragma: no cover - compiled
-    """Return True if ``low <= values <= high`` holds for each entry.
+    """Return True if ``low <= values <= high`` holds for each value; all arrays have shape (n,).
 
-    If `low` is NaN, the value is optional: it is NaN, or within ±`high`. Any other NaN is out of range.
+    A value whose `low` is NaN is optional: it may be NaN, or within ±`high`. Any other NaN is out of range.
     """
     inside = True
     for i in range(values.shape[0]):
@@ -302,7 +303,7 @@ class Health(NamedTuple):
 
     @property
     def axes(self) -> Array:
-        """Return axes of the joystick, shape (4,), -1 to 1."""
+        """Return the axes of the joystick, shape (4,), -1 to 1."""
         return self.operator[:AXES]
 
 
@@ -320,7 +321,7 @@ class Format:
         patch: Foot of each contact of plant and controller, shape (k,); None if each contact is a foot.
         joints: Checksum of the order of the joints (`names_number`); NaN if unknown.
         model: Checksum of the model (`model_number`); NaN if unknown.
-        state: Names and shapes of the values of a state, in their order.
+        state: Shape of each part of a state by name, in the order of the datagram.
     """
 
     robot: str
@@ -360,11 +361,11 @@ class Format:
 
     @property
     def health_values(self) -> int:
-        """Return the number of values of drives, supply and joystick."""
+        """Return the number of values in a state about drives, supply and joystick."""
         return 2 * len(self.torque_limit) + 2 + AXES + 1
 
     def command_range(self) -> tuple[Array, Array]:
-        """Return the smallest and largest values of a command: gains are nonnegative."""
+        """Return bounds of the values of a command, low and high, shape (command_values,)."""
         torque, one = self.torque_limit, np.ones_like(self.torque_limit)
         gains = np.minimum(np.concatenate((torque / STIFFEST_RAD, torque / STIFFEST_RAD_S)), LARGEST_GAIN)
         high = np.concatenate((torque, 1e4 * one, FASTEST * one, gains))
@@ -373,7 +374,7 @@ class Format:
         return low, high
 
     def state_range(self) -> tuple[Array, Array]:
-        """Return the smallest and largest values of a state, which no real machine exceeds."""
+        """Return bounds of the values of a state, low and high, shape (state_values,); no real machine exceeds them."""
         high = np.full(self.state_values, 1e6)
         of = views(high, self.state)
         of["q"][:], of["v"][:] = 1e4, FASTEST
@@ -388,13 +389,13 @@ class Format:
         return low, high
 
     def health(self, values: Array) -> Health:
-        """Return views of drives, supply and joystick in the `values` of a state, shape (state_values,)."""
+        """Return views of `values`, shape (state_values,), on drives, supply and joystick."""
         of = views(values, self.state)
         supply, operator = (values[span(self.state, names)] for names in (("voltage", "estop"), ("axes", "buttons")))
         return Health(of["drive_error"], of["temperature"], supply, operator)
 
     def stranger(self, values: Array) -> str:
-        """Return why a state, shape (state_values,), belongs to another machine; "" if it matches this machine."""
+        """Return why the values of a state (state_values,) belong to another machine; "" if no checksum says so."""
         joints, model = values[-2:]
         if not np.isnan(joints) and joints != self.joints:
             return "has other joints, or in another order"
@@ -424,7 +425,10 @@ class Format:
         out[-2:] = self.joints, self.model
 
     def read_state(self, values: Array, since: float = 0.0) -> Sensed:
-        """Read the values of a state datagram, with its time relative to `since` [s]; the result's arrays are views."""
+        """Return the content of a state datagram, with its time relative to `since` [s].
+
+        Arrays of the result are views of `values`, except the contact forces.
+        """
         q, v, tau, accelerometer, feet = self._parts
         identity, force, normal = _touching(values[feet])
         forces = ContactForces(identity=identity, force=force, normal=normal)
@@ -437,7 +441,7 @@ class Format:
 
 @njit(cache=True)
 def _touching(feet: Array) -> tuple[Integers, Array, Array]:  # pragma: no cover - compiled
-    """Return number, force and normal of the touching feet, from the end of a state (6 n_feet,)."""
+    """Return numbers, forces and normals of the touching feet, given forces, then normals, of all feet (6 n_feet,)."""
     n = feet.shape[0] // 6
     identity, force, normal = np.empty(n, np.int64), np.empty((n, 3)), np.empty((n, 3))
     count = 0

@@ -44,7 +44,7 @@ def width(channels: Mapping[str, tuple[int, ...]]) -> int:
 
 
 def views(values: Array, channels: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
-    """Return views of the channels in `values`, shape (..., width); each view has shape (..., *shape)."""
+    """Return views of the channels in `values`, shape (..., width); each view has shape ``(..., *shape)``."""
     parts: dict[str, Array] = {}
     at = 0
     for name, shape in channels.items():

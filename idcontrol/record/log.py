@@ -139,7 +139,7 @@ def _read_header(file: IO[bytes], path: Path) -> Header:
         raise damaged
     try:
         header = msgspec.json.decode(text, type=Header)
-    except (msgspec.MsgspecError, ValueError, RecursionError):  # no ValueErrors before msgspec 0.21
+    except (msgspec.MsgspecError, ValueError, RecursionError):  # before msgspec 0.21, its errors are no ValueErrors
         raise damaged from None
     refuse_newer({"schema": header.schema}, path)
     if width(dict(header.channels)) > _LARGEST_ROW:
@@ -148,7 +148,7 @@ def _read_header(file: IO[bytes], path: Path) -> Header:
 
 
 def refuse_newer(header: Mapping[str, Any], where: Path) -> None:
-    """Raise `InputError` if `header` was written by a newer version; `where` names the file."""
+    """Raise `InputError` if the schema in `header` is newer than `SCHEMA`; the message names the file `where`."""
     if header["schema"] > SCHEMA:
         raise InputError(
             f"{where} was written by a newer idcontrol (schema {header['schema']}, this one reads {SCHEMA}); "

@@ -509,10 +509,10 @@ def fell_at(t: Array, height: Array, height_ref: Array, tilt: Array, standing_m:
 
 
 def height_error(t: Array, height: Array, height_ref: Array, window: int) -> float | None:
-    """Return the largest error of the mean height of a base over `window` rows [m].
+    """Return the largest error of a base's height, averaged over windows of `window` rows [m].
 
-    Windows begin 1 s or later after the start. With windows of one gait period, the mean removes the bobbing within a
-    step and leaves slow rising and sagging.
+    Windows begin 1 s after the start or later. With windows of one gait period, the average removes the bobbing within
+    a step and leaves slow rising and sagging.
 
     Args:
         t: Times, shape (rows,) [s].

@@ -114,5 +114,5 @@ class SharedLink:
         self._out.close()
         self._into.close()
         if self._lock is not None:
-            self._memory.close()  # which keeps the lock, too
+            self._memory.close()  # the mapping holds the lock, too
             os.close(self._lock)

@@ -68,7 +68,7 @@ class Stage:
         ground: The ground; None without ground.
         size: Reference length for camera, arrows and cones [m].
         floating: True if the robot has a floating base.
-        metres_per_newton: Scale of the arrows: the arrow of the robot's weight has the length `size`.
+        metres_per_newton: Scale of the arrows; initially, the arrow of the robot's weight has the length `size`.
     """
 
     def __init__(self, scenery: Scenery, find_robot: Callable[[str], DrawableRobot], q: Array | None = None) -> None:
