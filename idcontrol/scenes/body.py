@@ -239,6 +239,7 @@ class Body:
     def lift(self, foot: int) -> None:
         """Let a foot leave the ground."""
         self.stance[foot], self._since[foot], self.to_liftoff[foot] = False, np.inf, np.inf
+        self._tipped[foot] = False
         self.feet[foot].weight = 1.0
 
     def land(self, foot: int, place: Any) -> None:

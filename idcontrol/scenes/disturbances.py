@@ -251,13 +251,15 @@ class LeaningSpheres(SphereContacts):
         self.lean = lean
 
     def detect(self, margin: float) -> Contacts:
-        """Return the contacts of the smooth ground whose gap is below `margin` [m], with axes and rows rotated."""
+        """Return the contacts of the smooth ground whose gap is below `margin` [m], in rotated axes."""
         contacts = super().detect(margin)
         n, m = len(contacts), contacts.jacobian.shape[1]
         axes = contacts.axes @ self.lean[contacts.identity].transpose(0, 2, 1)
         turn = axes @ contacts.axes.transpose(0, 2, 1)
-        rows = contacts.jacobian.reshape(3, n, m)
-        return replace(contacts, axes=axes, jacobian=np.einsum("nij,jnm->inm", turn, rows).reshape(3 * n, m))
+        # surface velocities stay as they are: still ground has none
+        rows = np.column_stack([contacts.jacobian, contacts.drift]).reshape(3, n, m + 1)
+        rows = np.einsum("nij,jnm->inm", turn, rows).reshape(3 * n, m + 1)
+        return replace(contacts, axes=axes, jacobian=rows[:, :m], drift=rows[:, m])
 
 
 def leaning(angle: float, feet: int, rng: np.random.Generator) -> Array:

@@ -231,6 +231,11 @@ def test_sole_that_tips_over_its_edge_turns_back_until_it_is_flat():
     for angle, weights in ((0.009, [0.0, 0.0]), (0.05, [1.0, 0.0]), (0.009, [1.0, 0.0]), (0.0, [0.0, 0.0])):
         body.flatten(tilted(angle))
         assert [foot.weight.max() for foot in body.feet] == weights
+    body.flatten(tilted(0.05))
+    body.lift(0)
+    body.land(0, body.places(body.home.q)[body.feet[0].frame])
+    body.flatten(body.home.q)
+    assert body.feet[0].weight.max() == 1.0  # the task still holds the landed foot
 
 
 def test_closing_step_waits_until_its_foot_is_unloaded():

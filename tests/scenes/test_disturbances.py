@@ -110,6 +110,9 @@ def test_leaning_normals_lean_by_the_angle_and_rows_follow_their_axes(links):
     rows, before = (c.jacobian.reshape(3, n, -1) for c in (contacts, straight))
     for i in range(n):
         assert contacts.axes[i].T @ rows[:, i] == pytest.approx(straight.axes[i].T @ before[:, i], abs=1e-12)
+        drift, still = contacts.drift.reshape(3, n)[:, i], straight.drift.reshape(3, n)[:, i]
+        assert contacts.axes[i].T @ drift == pytest.approx(straight.axes[i].T @ still, abs=1e-12)
+    assert np.abs(straight.drift).max() > 1e-3
     assert contacts.gap == pytest.approx(straight.gap)
 
 

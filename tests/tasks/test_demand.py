@@ -162,29 +162,51 @@ def by_clarabel(program: Program):
     return np.array(answer.x) if "Solved" in kind else None, "Almost" not in kind and "Insufficient" not in kind
 
 
-def compared(robot, seed, trunk, foot, stances):
+class Machine(NamedTuple):
+    """A robot with the frames of its tasks and the feet that may stand."""
+
+    robot: str
+    trunk: str
+    foot: str
+    stances: tuple[tuple[int, ...], ...]
+
+
+MACHINES = (
+    Machine("talos", "torso_2_link", "right_sole_link", ((0, 1), (0,), (1,))),
+    Machine("g1", "torso_link", "right_ankle_roll_link", ((0, 1), (0,), (1,))),
+    Machine("go1", "trunk", "FR_foot", ((0, 1, 2, 3), (0, 3), (1, 2, 3), (1,))),
+)
+
+
+def drawn(machine: Machine, seed, *, strict: bool):
+    """Return dynamics, rows and unit of a random program, and the program."""
+    rng = np.random.default_rng(seed)
+    of = moving(rng, machine.robot, speed=0.3)
+    listed = [
+        tasks.Frame(machine.trunk, "orientation", strict=strict), tasks.CoM(weight=0.3),
+        tasks.Frame(machine.foot, "position", weight=[3.0, 0.0, 0.5]), tasks.Posture(weight=0.02),
+    ]  # fmt: skip
+    targets, joint_weight = gather(listed, of.system, of.q)
+    targets.position[:] += 0.05 * rng.standard_normal(targets.position.shape)
+    A, y, weight = task_rows(of.system.M, of.system.bias, of.v, of.at, targets, HEAP)
+    stand = machine.stances[seed % len(machine.stances)]
+    J = contact_rows(of, np.flatnonzero(np.isin(of.contacts.patch, stand)))
+    rows = Rows(A, y, weight, 30.0 * rng.standard_normal(joint_weight.size), joint_weight)
+    dynamics = limited(of, J, J @ rng.standard_normal(of.v.size), of.system.effort_limit)
+    unit = of.system.mass * 9.81
+    return dynamics, rows, unit, stated(dynamics, rows, unit)
+
+
+def compared(machine: Machine, seed):
     """Solve a random program and compare with Clarabel.
 
     Returns:
         The largest violation of the program's rows, and the relative excess of the objective over Clarabel's. None if
         there is no solution.
     """
-    rng = np.random.default_rng(seed)
-    of = moving(rng, robot, speed=0.3)
-    listed = [
-        tasks.Frame(trunk, "orientation", strict=seed % 4 == 0), tasks.CoM(weight=0.3),
-        tasks.Frame(foot, "position", weight=[3.0, 0.0, 0.5]), tasks.Posture(weight=0.02),
-    ]  # fmt: skip
-    targets, joint_weight = gather(listed, of.system, of.q)
-    targets.position[:] += 0.05 * rng.standard_normal(targets.position.shape)
-    A, y, weight = task_rows(of.system.M, of.system.bias, of.v, of.at, targets, HEAP)
-    J = contact_rows(of, np.flatnonzero(np.isin(of.contacts.patch, stances[seed % len(stances)])))
-    rows = Rows(A, y, weight, 30.0 * rng.standard_normal(joint_weight.size), joint_weight)
-    limit = of.system.effort_limit
-    dynamics = limited(of, J, J @ rng.standard_normal(of.v.size), limit)
-    program = stated(dynamics, rows, of.system.mass * 9.81)
+    *demand, program = drawn(machine, seed, strict=seed % 4 == 0)
     wanted, sure = by_clarabel(program)
-    solves, x = bounded_demand(dynamics, rows, of.system.mass * 9.81)
+    solves, x = bounded_demand(*demand)
     if wanted is None or not solves:
         assert solves == (wanted is not None) or not sure
         return None
@@ -193,21 +215,51 @@ def compared(robot, seed, trunk, foot, stances):
     return missed, (program.objective(x) - best) / max(1.0, abs(best))
 
 
+def by_dual_method(program: Program):
+    """Return Goldfarb and Idnani's solution, with the equations of its active rows solved once more; None if none."""
+    quadprog = pytest.importorskip("quadprog")
+    start = np.linalg.lstsq(program.E, program.e, rcond=1e-10)[0]
+    ways = scipy.linalg.null_space(program.E, rcond=1e-10)
+    H, g = ways.T @ program.P @ ways, ways.T @ (program.q + program.P @ start)
+    C, c = program.C @ ways, program.c - program.C @ start
+    try:
+        z = quadprog.solve_qp(0.5 * (H + H.T), -g, C.T.copy(), c)[0]
+    except ValueError:
+        return None
+    active = C @ z - c < 1e-9
+    none = np.zeros((active.sum(), active.sum()))
+    polished = np.linalg.lstsq(np.block([[H, C[active].T], [C[active], none]]), np.r_[-g, c[active]], rcond=1e-14)[0][
+        : z.size
+    ]
+    return start + ways @ (polished if (C @ polished - c).min() > -1e-9 else z)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("robot", "trunk", "foot", "stances"),
-    [
-        ("talos", "torso_2_link", "right_sole_link", ((0, 1), (0,), (1,))),
-        ("g1", "torso_link", "right_ankle_roll_link", ((0, 1), (0,), (1,))),
-        ("go1", "trunk", "FR_foot", ((0, 1, 2, 3), (0, 3), (1, 2, 3), (1,))),
-    ],
-)
-def test_no_solution_of_thousands_of_demands_is_worse_than_clarabels(robot, trunk, foot, stances):
-    results = [compared(robot, seed, trunk, foot, stances) for seed in range(STATES)]
+@pytest.mark.parametrize("machine", MACHINES, ids=[machine.robot for machine in MACHINES])
+def test_no_solution_of_thousands_of_demands_is_worse_than_clarabels(machine):
+    results = [compared(machine, seed) for seed in range(STATES)]
     solved = np.array([result for result in results if result is not None])
     assert len(solved) > STATES // 3
     assert solved[:, 0].max() < 1e-10
     assert solved[:, 1].max() < 1e-9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", MACHINES, ids=[machine.robot for machine in MACHINES])
+def test_accelerations_under_a_strict_task_and_limits_are_those_of_a_dual_method(machine):
+    solved = limits = 0
+    for seed in range(STATES // 10):
+        *demand, program = drawn(machine, seed, strict=True)
+        solves, x = bounded_demand(*demand)
+        wanted = by_dual_method(program)
+        if wanted is None:
+            continue
+        assert solves
+        m = demand[0].M.shape[0]
+        solved, limits = solved + 1, limits + bool((program.C @ wanted - program.c < 1e-7).any())
+        np.testing.assert_allclose(x[:m], wanted[:m], rtol=0.0, atol=1e-8 * np.abs(wanted[:m]).max())
+    assert solved > STATES // 30
+    assert limits > solved // 3
 
 
 def test_the_demand_within_limits_is_clarabels():
