@@ -1,6 +1,6 @@
 """The command ``idcontrol`` for one run of a sweep. It ends when the process that started it ends, for any reason.
 
-Standard input is a pipe from that process. Nothing is written to the pipe, and it closes when the process ends.
+Standard input is a pipe from that process. Nothing is written to the pipe, and it closes when that process ends.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Torques:
     The wanted torques are returned bitwise unchanged if they and the motion that they cause keep all limits. A foot may
     slip if its slip slows down. Torques beyond the motors' limits are clipped. If the motion then breaks a limit, a
     quadratic program finds the nearest torques, relative to the torque limits (`idcontrol.filter.nearest`). If no
-    torques keep all limits, other limits than the motors' are relaxed (`broken`).
+    torques keep all limits, all limits but the motors' may be relaxed; `broken` names the limits that remain broken.
     """
 
     def __init__(

@@ -79,7 +79,7 @@ def prior_of(system: System, actuators: Actuators, free: frozenset[str], mass: f
 
     Args:
         system: The robot.
-        actuators: Nominal dynamics of its actuators; their scale is 1.
+        actuators: Nominal dynamics of the robot's actuators; the nominal scale of each drive is 1.
         free: The parameters to fit: ``links`` for bodies, and names in `DRIVE`.
         mass: Weighed mass of all moving bodies [kg]; None if unknown.
     """

@@ -77,9 +77,9 @@ class Socket:
 
     Between two targets, positions follow a quintic polynomial in the tangent space that matches position, velocity and
     acceleration of both targets. Forces are interpolated linearly if both targets have forces; otherwise the later
-    target's `forces` hold. A new target replaces all targets at the same or a later time, and positions continue from
-    their present reference without a jump. A foot that lifts off starts from its measured pose, and joins its planned
-    path within `JOIN_S` or by its touchdown, whichever comes first.
+    target's `forces` hold. A new target with a time replaces all targets at the same or a later time, and positions
+    continue from their present reference without a jump. A foot that lifts off starts from its measured pose, and joins
+    its planned path within `JOIN_S` or by its touchdown, whichever comes first.
 
     Attributes:
         tasks: Tasks for the controller: pose of the base, feet in the air, posture of the joints, force targets.
