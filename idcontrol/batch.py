@@ -2,8 +2,8 @@
 
 Input and output arrays have one row per robot. For each row, a compiled loop computes the multibody terms
 (`idcontrol.dynamics.multibody`), detects the contacts and takes the control step. It releases the interpreter's lock,
-so threads share the rows. Python code runs only for rows that compiled code does not solve: their contact problem has
-no accurate solution, or the controller's compiled contact model does not support infinite friction.
+so threads share the rows. Python code runs only for rows that compiled code does not solve: the row's contact problem
+has no accurate solution, or the compiled contact model does not support infinite friction.
 
 The result of a row is bitwise equal to the result of `Controllers.single`, a controller for one robot.
 """
@@ -69,7 +69,7 @@ class References(NamedTuple):
 
     @staticmethod
     def standing(q: Array, feet: int) -> References:
-        """Hold the joint positions `q`, shape (n, a) [rad], with all of `feet` feet on the ground."""
+        """Return references that hold joint positions `q`, shape (n, a) [rad], with all `feet` feet on the ground."""
         shape = (len(q), feet)
         never = np.full(shape, np.inf)
         return References(q, np.zeros_like(q), np.zeros_like(q), np.ones(shape, dtype=np.bool_), never, never)
@@ -142,7 +142,7 @@ def _scattered(rows: Array, used: Integers, count: int) -> Array:
 
 
 class _Rows(NamedTuple):
-    """The memory of n `InverseDynamics` controllers between steps, one row per controller."""
+    """The memory of n `InverseDynamics` controllers between steps, one row per controller (`_take_row`)."""
 
     identity: Integers
     active: Integers
@@ -212,7 +212,7 @@ class _Call(NamedTuple):
 
 
 class Controllers:
-    """Controllers for n robots of one kind, on flat ground or one terrain."""
+    """Controllers for n robots of one kind, which all stand on the same terrain."""
 
     def __init__(
         self,
@@ -347,7 +347,7 @@ class Controllers:
         Rows are stepped one by one, and much slower than in a call. Arguments and effects are as for a call.
 
         Raises:
-            InputError: An array has a wrong shape, a row is unusable, or the tasks have no derivative
+            InputError: An array has a wrong shape, a row is unusable, or the steps have no derivative
                 (`InverseDynamics.linearize`).
         """
         call, out, rows = self._call(t, q, v, references), self._commands(), []
@@ -375,7 +375,11 @@ class Controllers:
         _write(out, i, command)
 
     def _call(self, t: npt.ArrayLike, q: Array, v: Array, references: References) -> _Call:
-        """Return the arguments of a call in the form that kernels accept."""
+        """Return the arguments of a call in the form that kernels accept.
+
+        Raises:
+            InputError: An array has a wrong shape.
+        """
         times = _rows_of("t", np.full(self.n, t) if np.ndim(t) == 0 else t, (self.n,), np.float64)
         return _Call(times, self._real("q", q, "q"), self._real("v", v, "v"), self._asked(references), self._mu)
 
@@ -407,7 +411,7 @@ class Controllers:
 
 
 def _write(out: Commands, i: int, command: Command) -> None:
-    """Write the command of row i."""
+    """Write the command of robot i into row i of `out`."""
     out.tau[i], out.residual[i], out.clipped[i] = command.tau, command.residual, command.clipped
     out.status[i] = command.status
     out.force[i] = 0.0

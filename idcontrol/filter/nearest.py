@@ -1,7 +1,8 @@
 r"""The admissible torques that are nearest to the torques of a policy.
 
 The contact law of maximal dissipation predicts motion and forces for the wanted torques τ*, clipped to the motors'
-limits. These torques are applied if the motion keeps all limits and every foot that slips slows down. Otherwise::
+limits. The clipped torques are applied if the motion keeps all limits and every foot that slips slows down. Otherwise a
+program finds torques τ, contact impulses f and the velocity v⁺ at the end of the period::
 
     minimize   ½ Σ ((τ_j - τ*_j) / limit_j)² + ½ w |J_bᵀ(f - f°)|² + small ½ |f|²
     s.t.       M v⁺ + κ = Jᵀf + Pᵀ(hτ)
@@ -10,30 +11,30 @@ limits. These torques are applied if the motion keeps all limits and every foot 
                N v⁺ + φ/h ± μ T v⁺ ≥ 0,  f = 0                              contacts that open
                N f ≤ h force_max;  τ and P v⁺ within bounds;  (P v)ᵀτ ≤ power_max
 
-The prediction decides the role of each contact. A contact without load opens. A loaded contact slides if it slips in
-the prediction, and already slips too fast to stop within a period; its friction acts along the same edges as in the
-prediction. All other contacts stand. The rows of each role state its contact law, so the program computes the motion
-that its torques cause.
+N and T are normal and tangential contact rows of J, J_b are the columns of J for the base, and φ are gaps. The
+prediction decides the role of each contact. A contact without load opens. A loaded contact slides if it slips in the
+prediction, and already slips too fast to stop within a period; its friction acts along the same edges as in the
+prediction. All other contacts stand. The rows of each role are its contact law, so v⁺ is the motion that τ causes.
 
 The reference f° consists of the predicted normal impulses, and of tangential impulses computed for the same roles and
-τ* without the motors' limits. If the sum of the tangential impulses exceeds the friction of all loaded contacts, they
-are scaled down. Normal impulses without the motors' limits would push the base up: feet that the hips of go1 pull apart
-by 0.15 rad would carry 1.8 times the weight.
+τ* without the motors' limits. If the sum of the tangential impulses exceeds the friction of all loaded contacts, the
+tangential impulses are scaled down. The normal impulses are for torques within the motors' limits. Otherwise they would
+push the base up: feet that the hips of go1 pull apart by 0.15 rad would carry 1.8 times the weight.
 
 J_bᵀ(f - f°) is the change of the wrench on the robot, and |…|² is the kinetic energy of this change with locked joints.
 Feet that pull against each other do not change the wrench, but feedback that keeps the base upright does. So the
 program reduces opposing forces first, and the base moves as the policy wants if possible. Without this term, two hips
 beyond their limits would lose all of their feedback.
 
-The contact law consists of equalities with as many independent rows as impulses, or fewer. They are solved for the
+The contact law has at most as many independent equalities as there are impulses. The equalities are solved for the
 impulses, so that mostly torques remain as unknowns of the program; corners of a sole keep some impulses as unknowns.
 
 If no torques satisfy all rows, the program is relaxed in this order:
 
 1. Contacts may slip as in the prediction.
-2. Slip is bounded again. Conflicting limits of joints are relaxed one by one: such a joint brakes as hard as the other
-   rows permit.
-3. Contacts may slip, and both joint limits and caps are relaxed.
+2. Slip is bounded again. Conflicting limits of joints are relaxed one by one: a joint with a relaxed limit brakes as
+   hard as the other rows permit.
+3. Contacts may slip, and conflicting limits of joints, forces and power are relaxed one by one.
 
 If there is still no solution, the wanted torques are applied, clipped to the motors' limits.
 """
@@ -65,15 +66,15 @@ TORQUE, SLIP, JOINT, FORCE, POWER = 1, 2, 4, 8, 16
 """Bits of `Filter.cut`: limits of motors; slip of feet; limits of joints, contact forces and power."""
 
 FIRST_JOINT: Final = 32
-"""Bit of the first joint in `Filter.cut`, set with `JOINT`; the next joints have the next bits."""
+"""Bit of the first joint in `Filter.cut`, which is set together with `JOINT`; the next joints have the next bits."""
 MOST_JOINTS: Final = 58
-"""Number of joints with a bit of their own; further joints share the last bit."""
+"""Number of bits for joints; in a robot with more joints, the last bit stands for all remaining joints."""
 
 SLOWS: Final = 0.95
-"""Share γ of its slip that a contact may keep in a period, as in `idcontrol.contact.landing`."""
+"""Share γ of its slip that a contact may keep in a period."""
 
 MET: Final = 1e-9
-"""Relative excess at which a cap of force or power still counts as met."""
+"""Relative excess at which a limit of force or power still counts as met."""
 MOVED_BY_SLIP: Final = 1e-5
 """Excess of a joint's speed that still counts as allowed [rad/s]; above 1 rad/s it is relative to the speed. Contacts
 that slip less than `SLIP_SPEED`, 1e-6 m/s, stand in the program; with levers of a decimetre they move joints by 1e-5
@@ -89,13 +90,14 @@ edges of their friction, where the net lateral force follows from the loads: a s
 With 100 it stands."""
 
 FORCE_WEIGHT: Final = 1e-9
-"""Weight of contact impulses relative to the largest weight of motor impulses [m²]: it makes forces unique."""
+"""Weight ``small`` of contact impulses, relative to the largest weight of motor impulses [m²]: it makes forces unique.
+"""
 
 SOFT: Final = 1e2
-"""Weight of a relaxed limit, relative to the cost of the changes of torques and forces that restore it."""
+"""Weight of the squared excess of a relaxed limit, relative to the cost of removing a unit of this excess."""
 
 DEPENDENT: Final = 1e-8
-"""Relative size of the entries that rounding may leave of a row that depends on the eliminated rows."""
+"""Relative size up to which the entries of a row after the elimination are rounding errors."""
 
 MOST_RELAXED: Final = 16
 """Largest number of relaxed limits."""
@@ -103,7 +105,10 @@ MOST_RELAXED: Final = 16
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _free_motion(p: AssembledStep, impulse: Array, arena: Arena) -> Whitened:
-    """Return the step relative to the detected ground, with given motor impulses (a,) and all velocities unknown."""
+    """Return the step's whitened problem for known motor impulses (a,), with all velocities unknown.
+
+    Contact velocities are relative to the detected ground.
+    """
     m, n, u = p.w.M.shape[0], p.which.shape[0], p.w.M.shape[0] - impulse.shape[0]
     kappa, everything = vector(arena, m), indices(arena, m)
     for i in range(m):
@@ -122,11 +127,11 @@ class _Prediction(NamedTuple):
 
     Attributes:
         w: The whitened problem with known motor impulses.
-        pushes: Contacts that carry load, shape (n,).
-        slides: Loaded contacts that slip, shape (n,).
-        fast: Sliding contacts that keep more than `SLOWS` of their slip, shape (n,).
+        pushes: True for contacts that carry load, shape (n,).
+        slides: True for loaded contacts that slip, shape (n,).
+        fast: True for sliding contacts that keep more than `SLOWS` of their slip, shape (n,).
         edges: Bit set of each contact's friction edges with an impulse (`idcontrol.models.dissipation`), shape (n,).
-        slip: Slip at the beginning of the step, the larger of both axes, shape (n,) [m/s].
+        slip: Slip at the beginning of the step, the larger value of both tangents, shape (n,) [m/s].
         broken: Bits of the limits that the motion breaks.
         residual: Relative residual of the contact problem.
     """
@@ -145,8 +150,8 @@ class _Rows(NamedTuple):
     """Velocities of contacts and joints in the unknowns x = (f, hτ) with the impulses f of s loaded contacts.
 
     Attributes:
-        load: Loaded contacts, shape (s,).
-        pushing: Rows of the loaded contacts, shape (3 s,).
+        load: Indices of the loaded contacts, shape (s,).
+        pushing: Indices of the loaded contacts' rows, shape (3 s,).
         J: Contact velocities per unit of x, shape (3 n, 3 s + a).
         still: Values of J x at which contact velocities are zero, shape (3 n,).
         V: Joint velocities per unit of x, shape (a, 3 s + a).
@@ -162,10 +167,10 @@ class _Rows(NamedTuple):
 
 
 class _Elimination(NamedTuple):
-    """All solutions x = T y + x_0 of the equalities; y consists of those entries of x that remain unknown.
+    """All solutions x = T y + x_0 of the contact law. The entries of y are the entries of x that remain unknown.
 
     Attributes:
-        T: Shape (size, z); rows of entries that remain unknown are not written.
+        T: Shape (size, z), size is 3 s + a; the rows of entries that remain unknown are not written.
         x_0: Shape (size,); zero for entries that remain unknown.
         place: Index in y of each entry of x, -1 for an eliminated entry, shape (size,).
         reach: Largest magnitude in each row of T, 1 for entries that remain unknown, shape (size,).
@@ -183,10 +188,10 @@ class _Limits(NamedTuple):
     """Inequalities G y ≥ least: the contact law and the motors' limits, then limits that may be relaxed.
 
     Attributes:
-        G: Rows, shape (r, z).
+        G: Coefficients of y, shape (r, z).
         least: Right-hand sides, shape (r,).
-        caps: First row of the caps of forces and power.
-        joints: First row of the limits of joints, after the caps.
+        caps: First row of the limits of forces and power.
+        joints: First row of the limits of joints, after forces and power.
     """
 
     G: Array
@@ -197,7 +202,14 @@ class _Limits(NamedTuple):
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _broken(p: AssembledStep, v: Array, f: Array, impulse: Array) -> int:
-    """Return the bits of the limits of joints, forces and power that a motion v (m,) breaks."""
+    """Return the bits of the limits of joints, forces and power that a step breaks.
+
+    Args:
+        p: The step.
+        v: Velocity at the end of the step, shape (m,).
+        f: Contact impulses, shape (3 n,) [N s].
+        impulse: Motor impulses, shape (a,) [N m s].
+    """
     wanted, a, cut, power = p.wanted, impulse.shape[0], 0, 0.0
     u = v.shape[0] - a
     for j in range(a):
@@ -277,7 +289,7 @@ def _motors(w: Whitened, a: int, arena: Arena) -> Array:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _rows(p: AssembledStep, wish: _Prediction, impulse: Array, arena: Arena) -> _Rows:
-    """Return velocities as functions of the unknowns; `impulse` (a,) are the motor impulses of the prediction."""
+    """Return velocities as functions of the unknowns x; `impulse` (a,) are the motor impulses of the prediction."""
     w, n, m, a = wish.w, p.which.shape[0], p.w.M.shape[0], impulse.shape[0]
     load, _, pushing = roles(w, wish.pushes, arena)
     columns, u, B = pushing.shape[0], m - a, _motors(w, a, arena)
@@ -316,13 +328,13 @@ def _edge(rows: _Rows, i: int, axis: int, slope: float, row: Array) -> float:
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def _sign(edges: int, axis: int) -> float:
-    """Return the sign of the friction along an axis, 1 or 2, with impulses on these edges; 0 without friction."""
+    """Return the sign of the friction along tangent `axis` (1 or 2) from the bit set `edges`; 0 without friction."""
     return float((edges >> (2 * axis - 2)) & 1) - float((edges >> (2 * axis - 1)) & 1)
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _law(p: AssembledStep, wish: _Prediction, rows: _Rows, slides: Booleans, arena: Arena) -> tuple[Array, Array]:
-    """Return E and e of the equalities E x = e: three for each loaded contact."""
+    """Return E (3 s, 3 s + a) and e (3 s,) of the contact laws E x = e: three rows for each loaded contact."""
     n, s, size = p.which.shape[0], rows.load.shape[0], rows.J.shape[1]
     E, e = matrix(arena, 3 * s, size), zeros(arena, 3 * s)
     for k in range(s):
@@ -376,7 +388,7 @@ def _eliminate(E: Array, e: Array, arena: Arena) -> tuple[bool, _Elimination]:
         arena: Arena for all arrays.
 
     Returns:
-        True if the rows agree; the solutions.
+        True and all solutions; False if rows contradict each other, then the second result is unusable.
     """
     count, size = E.shape
     work, column, place = matrix(arena, count, size + 1), indices(arena, count), indices(arena, size)
@@ -441,15 +453,16 @@ def _substitute(row: Array, elimination: _Elimination, out: Array) -> float:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _reference(p: AssembledStep, rows: _Rows, elimination: _Elimination, f: Array, arena: Arena) -> Array:
-    """Return the impulses of the loaded contacts for the wanted torques, without the motors' limits, shape (3 s,).
+    """Return the impulses of the loaded contacts, shape (3 s,), for torques that are not clipped to the motors' limits.
 
-    Of several solutions this is the shortest.
+    Of several solutions, the shortest is returned.
 
     Args:
         p: The step.
         rows: Velocities as functions of the unknowns.
         elimination: Solutions of the contact law.
-        f: Impulses of the prediction, shape (3 n,), which are returned if the torques do not determine any impulses.
+        f: Impulses of the prediction, shape (3 n,). If the contact law restricts the torques, the predicted
+            impulses at loaded contacts are returned.
         arena: Arena for all arrays.
     """
     columns, (T, x_0, place, _, z) = rows.pushing.shape[0], elimination
@@ -483,7 +496,7 @@ def _reference(p: AssembledStep, rows: _Rows, elimination: _Elimination, f: Arra
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _wrench(p: AssembledStep, rows: _Rows, elimination: _Elimination, f: Array, arena: Arena) -> Array:
-    """Return the impulses f° of the loaded contacts, whose wrench the program keeps; arguments as in `_reference`."""
+    """Return f° of the loaded contacts (3 s,), whose wrench the program approaches; arguments as in `_reference`."""
     columns, s = rows.pushing.shape[0], rows.load.shape[0]
     reference = _reference(p, rows, elimination, f, arena)
     across, friction = zeros(arena, 3), 0.0
@@ -541,9 +554,9 @@ def _objective(
 def _law_limits(
     p: AssembledStep, wish: _Prediction, rows: _Rows, slides: Booleans, slows: bool, arena: Arena
 ) -> tuple[Array, Array, int]:
-    """Return inequalities G x ≥ least of friction, contact velocities, motors and caps, and the first row of the caps.
+    """Return all inequalities G x ≥ least but the limits of joints, and the first row of limits of forces and power.
 
-    `slows` is True to limit the slip of sliding contacts.
+    Earlier rows limit friction, contact velocities and motors; with `slows`, also the slip of sliding contacts.
     """
     wanted, s, n, mu = p.wanted, rows.load.shape[0], p.which.shape[0], p.cones.mu
     a, columns, size = wanted.impulse.shape[0], rows.pushing.shape[0], rows.J.shape[1]
@@ -614,7 +627,7 @@ def _conflict(limits: _Limits, begin: int, H: Array, certificate: Array) -> tupl
 
     Args:
         limits: The inequalities.
-        begin: Rows from here on may be relaxed.
+        begin: First row that may be relaxed.
         H: Matrix of the objective; only its diagonal is used.
         certificate: Multipliers that prove the conflict, one for each inequality.
     """
@@ -639,9 +652,9 @@ def nearest_torques(
 
     Args:
         p: The step.
-        wish: The prediction for the wanted torques.
+        wish: The prediction for the wanted torques, clipped to the motors' limits.
         slows: True to limit slip; False to let contacts slide as in the prediction.
-        relaxes: True to relax conflicting limits of joints and, if `slows` is False, caps of forces and power.
+        relaxes: True to relax conflicting limits of joints and, if `slows` is False, of forces and power.
         f: In: impulses for the wanted torques; out: impulses, shape (3 n,).
         impulse: In: motor impulses of the prediction; out: of the solution, shape (a,) [N m s].
         arena: Arena for all arrays.
@@ -689,7 +702,10 @@ def nearest_torques(
 
 @njit(cache=True, error_model="numpy")
 def filtered(held: Bound, f: Array, arena: Arena) -> Answer:
-    """Compute the admissible torques nearest to the wanted torques, as a scheme (`idcontrol.controllers.schemes`)."""
+    """Compute the admissible torques nearest to the wanted torques, as a scheme (`idcontrol.controllers.schemes`).
+
+    Contact impulses are written into `f`, shape (3 n,) [N s].
+    """
     p = held.borrowed
     a = p.bounds.least.shape[0]
     impulse, cut = vector(arena, a), 0

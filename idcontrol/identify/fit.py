@@ -28,8 +28,8 @@ QUIET: Final = 0.01
 COARSE: Final = 0.1
 """Standard deviation of a row in the first fit, relative to the rms generalized force of the row."""
 EXACT: Final = 1e-4
-"""Smallest standard deviation of a row, relative to its rms generalized force: one value a tick says nothing of what
-changes within it, so equations of a sampled log hold to about this."""
+"""Smallest standard deviation of a row, relative to its rms generalized force. A log does not show changes within a
+tick, so its equations hold only to about this share."""
 PASSES: Final = 5
 """Number of fits; σ of logs with noise settles within four."""
 STEPS: Final = 200

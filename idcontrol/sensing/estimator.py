@@ -2,7 +2,8 @@
 
 The filter and its notation follow Bloesch et al. 2012 ("State estimation for legged robots: consistent fusion of
 leg kinematics and IMU", RSS). The state is the base's position r, velocity v, orientation C (base to world), the feet
-p_i, all in the world, and the biases of accelerometer b_f and gyroscope b_w. With the IMU's readings f and w::
+p_i, all in the world, and the biases of accelerometer b_f and gyroscope b_w. With the IMU's readings f and w, and the
+angular velocity ω_i of each foot::
 
     r⁺ = r + h v + ½ h² a,   v⁺ = v + h a,   a = C (f - b_f) + g
     C⁺ = C exp(h (w - b_w)),  b_f⁺ = b_f,   b_w⁺ = b_w
@@ -11,11 +12,11 @@ p_i, all in the world, and the biases of accelerometer b_f and gyroscope b_w. Wi
 
 The error state has the errors of r and v, a small rotation φ in the world's axes (``C = exp(φ) Ĉ``), and the errors of
 b_f, b_w and p_i, in this order. At touchdown a foot's position is computed from the joints and the estimate. Then the
-modelled height of the ground is used as one measurement, with a variance for uneven ground. The measurement is rejected
-if it is far from the estimated height. If standing feet move while at least as many rest, the moving feet slip or their
-sensors are wrong. Their positions are computed again as at touchdown, but without the height of the ground.
-Measurements are independent and processed one by one, without a matrix inverse. Horizontal position and heading cannot
-be observed, so they drift.
+modelled height of the ground is used as one measurement of the foot's height, with a variance for uneven ground. This
+measurement is rejected if it is far from the estimated height (`FAR`). If standing feet move while at least as many
+rest, the moving feet slip or their sensors are wrong. The positions of the moving feet are computed again as at
+touchdown, but without the height of the ground. Measurements are independent and processed one by one, without a matrix
+inverse. Horizontal position and heading cannot be observed, so they drift.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ KINEMATICS_STD = 1e-3
 GROUND_STD = 0.02
 """Standard deviation of the height of the ground [m]."""
 FAR = 3.0
-"""Number of standard deviations beyond which the height of the ground, or a foot that contradicts other feet, is not
-used."""
+"""Number of standard deviations beyond which the height of the ground is rejected, and a standing foot counts as
+moving."""
 START_STD = (1e-3, 1e-2, 5e-3, 0.3, 0.02)
 """Initial standard deviations: position, velocity, rotation, biases of accelerometer and gyroscope [m, m/s, rad, m/s²,
 rad/s]."""
@@ -57,13 +58,14 @@ class Estimate(NamedTuple):
     """The state of the filter, with n feet.
 
     Attributes:
-        r: Position of the base, shape (3,) [m].
+        r: Position of the base, world frame, shape (3,) [m].
         v: Velocity of the base, world axes, shape (3,) [m/s].
         C: Orientation of the base, base to world, shape (3, 3).
-        b_f: Bias of the accelerometer, shape (3,) [m/s²].
-        b_w: Bias of the gyroscope, shape (3,) [rad/s].
-        p: Centres of the feet, shape (n, 3) [m].
-        P: Covariance of the errors, shape (15 + 3 n, 15 + 3 n).
+        b_f: Bias of the accelerometer, base axes, shape (3,) [m/s²].
+        b_w: Bias of the gyroscope, base axes, shape (3,) [rad/s].
+        p: Centres of the feet, world frame, shape (n, 3) [m].
+        P: Covariance of the errors of r, v, C (a rotation φ), b_f, b_w and all p_i, in this order, shape
+            (15 + 3 n, 15 + 3 n).
         stood: True for feet that stood at the last sensor values, shape (n,).
     """
 
@@ -81,10 +83,10 @@ class Readings(NamedTuple):
     """Sensor values in the base's axes, and known quantities.
 
     Attributes:
-        f: Specific force of the base, shape (3,) [m/s²].
-        w: Angular velocity of the base, shape (3,) [rad/s].
+        f: Specific force of the base, the accelerometer's reading, shape (3,) [m/s²].
+        w: Angular velocity of the base, the gyroscope's reading, shape (3,) [rad/s].
         s: Centres of the feet relative to the base, shape (n, 3) [m].
-        turning: Angular velocities of the feet, shape (n, 3) [rad/s].
+        turning: Angular velocities of the feet, computed from the joints and `w`, shape (n, 3) [rad/s].
         standing: True for standing feet, shape (n,).
         radius: Radii of the feet, shape (n,) [m].
         terrain: `Terrain.parameters` of the known ground.
@@ -104,7 +106,7 @@ class Readings(NamedTuple):
 
 
 class BaseEstimator:
-    """The filter as a stage of sensing: replaces the state of the base by its estimate.
+    """A stage of sensing: the filter replaces the state of the base by its estimate.
 
     The filter uses joints, IMU and forces of the feet. Of the sensed state of the base it uses only the angular
     velocity, which is the reading of the gyroscope.
@@ -117,8 +119,8 @@ class BaseEstimator:
         """Begin at the known state `start`.
 
         Args:
-            feet: Foot spheres with their own system.
-            start: State of the robot.
+            feet: Foot spheres with a `System` that nothing else uses.
+            start: Initial state of the robot.
             by_torque: True if the forces of the feet come from the torques of the legs, not from sensors.
 
         Raises:
@@ -274,10 +276,10 @@ def _relative(C: Array, s: Array, out: Array) -> None:  # pragma: no cover - com
 
 @njit(cache=True, inner=True)
 def contradicting(x: Estimate, z: Readings) -> Booleans:  # pragma: no cover - compiled
-    """Return True for each foot that moves although it stands, if at least as many feet stand still, shape (n,).
+    """Return True for each standing foot that moves, shape (n,); all False if more standing feet move than rest.
 
-    Such a foot slips, or its sensor is wrong. A foot moves if a component of its position is farther than `FAR`
-    standard deviations from its prediction. If most feet move, the prediction is wrong, and no foot is named.
+    A moving foot slips, or its sensor is wrong. A foot moves if a component of its measured position is farther than
+    `FAR` standard deviations from the prediction. If most feet move, the prediction of the base is wrong instead.
     """
     P, n, s = x.P, z.standing.shape[0], np.zeros(3)
     moves, moving, resting = np.zeros(n, dtype=np.bool_), 0, 0
@@ -302,7 +304,10 @@ def contradicting(x: Estimate, z: Readings) -> Booleans:  # pragma: no cover - c
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _land(x: Estimate, error: Array, s: Array, k: int) -> None:  # pragma: no cover - compiled
-    """Place foot `k` at ``p = r + s``; the error of p is the error of r, plus ``φ × s``, plus the error of s."""
+    """Place foot `k` at ``p = r + s``; the error of p is the error of r, plus ``φ × s``, plus the error of s.
+
+    `s`, shape (3,) [m], is the measured centre of the foot relative to the base, world axes.
+    """
     P, first = x.P, 15 + 3 * k
     n = P.shape[0]
     for i in range(3):
@@ -322,7 +327,10 @@ def _land(x: Estimate, error: Array, s: Array, k: int) -> None:  # pragma: no co
 def _take(
     P: Array, error: Array, H: Array, work: Array, measured: float, variance: float, far: float
 ) -> None:  # pragma: no cover - compiled
-    """Update the errors e with a measurement of ``H e``, unless it is off by more than `far` standard deviations."""
+    """Update `error` and its covariance `P` by one scalar measurement of ``H error``.
+
+    A measurement that differs from ``H error`` by more than `far` standard deviations is ignored.
+    """
     n = P.shape[0]
     total = variance
     for i in range(n):
@@ -369,7 +377,7 @@ def _turn(C: Array, phi: Array) -> None:  # pragma: no cover - compiled
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _write_quaternion(C: Array, out: Array) -> None:  # pragma: no cover - compiled
-    """Write the unit quaternion (x, y, z, w) of `C`, beginning with its largest component (Shepperd 1978)."""
+    """Write the unit quaternion (x, y, z, w) of `C` into `out`, by the method of Shepperd 1978."""
     trace = C[0, 0] + C[1, 1] + C[2, 2]
     best = 3
     most = trace

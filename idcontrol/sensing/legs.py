@@ -1,15 +1,15 @@
 """Positions, angular velocities and forces of the feet, from joints and IMU, in the base's axes.
 
-The force on a foot follows from the part of its leg's torques that the motion of the robot does not explain. This part
-is the residual of De Luca et al. 2006 ("Collision detection and safe reaction with the DLR-III lightweight manipulator
-arm", IROS)::
+The force on a foot follows from the residual r, the part of its leg's torques that the motion of the robot does not
+explain (De Luca et al. 2006, "Collision detection and safe reaction with the DLR-III lightweight manipulator arm",
+IROS). In each period h the residual moves towards its new value with the time constant T::
 
     r⁺ = r + (M v̇ + c - Pᵀτ - r) h / (h + T)
 
 The paper's integral of the generalised momentum has the same value to first order in h. The accelerometer's reading is
 used as the acceleration of the base: by the principle of equivalence it includes gravity, so M, v̇ and c do not depend
-on the attitude. The force f on a foot is a least-squares fit over the joints of its leg, with their Jacobian J: ``(J Jᵀ
-+ ε) f = J r``.
+on the attitude. The force f on a foot is a least-squares fit over the joints of its leg, with the foot's Jacobian J:
+``(J Jᵀ + ε) f = J r``.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ SMOOTHING_S = 3e-3
 """Time constant T of the residual [s]. It reduces noise of joint velocities to a fifth, and is short compared with a
 step of the robot."""
 STRETCHED_M2 = 1e-4
-"""ε, the square of a lever arm [m²]; a stretched leg does not sense forces with shorter lever arms."""
+"""ε, the square of a lever arm [m²]; forces with shorter lever arms about the joints of a leg are not sensed."""
 BARELY = 0.04
-"""Share of the weight below which forces count as zero: the inertial forces of a swinging leg are uncertain by this
-much."""
+"""Share of the weight below which a vertical force on a foot counts as zero: the inertial forces of a swinging leg are
+uncertain by this much."""
 
 
 class _Machine(NamedTuple):
@@ -70,8 +70,8 @@ class Feet(NamedTuple):
     Attributes:
         place: Centres relative to the base, shape (k, 3) [m].
         turning: Angular velocities, shape (k, 3) [rad/s].
-        force: Forces of the ground, shape (k, 3) [N].
-        residual: r, shape (m,) [N, N m].
+        force: Forces of the ground on the feet, shape (k, 3) [N].
+        residual: The residual r of all velocities, in the order of `System.order`, shape (m,) [N, N m].
     """
 
     place: Array
@@ -84,12 +84,12 @@ class Legs:
     """The feet at the last sensor values.
 
     Attributes:
-        feet: Positions, angular velocities and forces.
-        system: The robot, with its base at the origin.
+        feet: Positions, angular velocities and forces of the feet.
+        system: The robot, with its base at the origin and unrotated.
     """
 
     def __init__(self, spheres: SphereContacts) -> None:
-        """Set the feet; `spheres` must have their own system.
+        """Set the feet; nothing else may use the `System` of `spheres`.
 
         Raises:
             InputError: A foot is a sole.
@@ -116,7 +116,7 @@ class Legs:
         self._t = np.nan
 
     def update(self, sensed: Sensed, R: Array) -> None:
-        """Process new sensor values, for a base with the estimated orientation `R`."""
+        """Update `feet` from new sensor values; `R`, shape (3, 3), is the estimated orientation, base to world."""
         state, system, v = sensed.state, self.system, self._v
         h = state.t - self._t
         self._t = state.t
@@ -134,7 +134,10 @@ class Legs:
         self._look(self._bound, share)
 
     def forces(self, R: Array) -> ContactForces:
-        """Return the forces of the feet in the world, for a base with orientation `R`; the normal is vertical."""
+        """Return the forces of the ground on the feet, world axes, for a base with orientation `R`, shape (3, 3).
+
+        Feet whose vertical force is below `BARELY` times the weight are omitted. All normals are vertical.
+        """
         force = self.feet.force @ R.T
         identity = np.flatnonzero(force[:, 2] > self._least)
         normal = np.zeros((len(identity), 3))
@@ -146,7 +149,7 @@ class LegForces:
     """A stage of sensing that replaces the forces of the feet by estimates from the torques of the legs."""
 
     def __init__(self, feet: SphereContacts) -> None:
-        """Set the feet, which must have their own system.
+        """Set the feet; nothing else may use their `System`.
 
         Raises:
             InputError: A foot is a sole.
@@ -162,7 +165,7 @@ class LegForces:
 
 @njit(cache=True, error_model="numpy")
 def _look(bound: Bound, share: float) -> None:  # pragma: no cover - compiled
-    """Write `Feet`; move the residual by `share` towards its new value."""
+    """Write new values into `Feet`; move the residual by `share`, 0 to 1, towards its new value."""
     machine, feet, acceleration, torque, up = bound.borrowed
     M, bias, J = machine.terms
     m = bias.shape[0]
