@@ -62,8 +62,9 @@ def _rank(file):
 
 
 def pytest_collection_finish():
-    """Exclude the modules of all tests from later garbage collections, which would take a second."""
+    """Exclude the modules of all tests from garbage collections, and collect rarely: it took 6 % of the tests' time."""
     gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 @pytest.fixture(scope="session")

@@ -343,6 +343,7 @@ class FullDiskOffer(Offer):
 full_disk = FullDiskOffer()
 
 
+@pytest.mark.slow
 @pytest.mark.wallclock
 def test_a_loop_whose_disk_is_full_brakes_and_says_so(tmp_path, capfd):
     out = tmp_path / "run"

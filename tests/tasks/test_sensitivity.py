@@ -13,6 +13,8 @@ from idcontrol.tasks.sensitivity import Body, miss_slopes, transposed_slope
 from tests.differences import extended
 from tests.tasks.machine import moving
 
+pytestmark = pytest.mark.interpreted  # the kernels of derivatives take 8 s to compile
+
 ROUNDING = 1e-8  # of extended differences with a step of 1e-3 and terms of order 100
 
 

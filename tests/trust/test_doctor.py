@@ -169,6 +169,7 @@ def test_a_claim_without_its_extra_is_said_to_be_unmeasured_and_does_not_fail(mo
     assert install_command("mujoco") in shown
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("claim", ["presses with its weight", "slides down", "carry the weight"])
 def test_claims_are_measured_against_something_outside(claim, monkeypatch):
     """With a wrong gravity in the formulas, the claims must fail."""
