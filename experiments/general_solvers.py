@@ -28,7 +28,8 @@ class Beside(NamedTuple):
         iterations: Iterations.
         momentum_error: Momentum error of Castro et al. 2022, eq. 24.
         slackness: Complementarity error of Castro et al. 2022, eq. 25.
-        distance: |Lᵀ(v - v')| / max(|Lᵀv'|, |Lᵀ(v' - v*)|), where v' are SAP's velocities, converged to rounding.
+        distance: |Lᵀ(v - v')| / max(|Lᵀv'|, |Lᵀ(v' - v*)|), where v' are SAP's velocities, converged to rounding, v*
+            the velocities without contact, and L Lᵀ is the mass matrix.
         solved: True if the solver reports that it met its tolerance.
     """
 

@@ -270,7 +270,10 @@ def late(forces: Array, rows: int) -> Array:
 
 
 def weighed(wrench: Array, corners: Array, measured: Array) -> Array:
-    """Return the wrench with the mass centre shifted sideways to match the first rows, in which the robot stands."""
+    """Shift the mass centre of `wrench` sideways so that the feet share the weight as in the first rows of `measured`.
+
+    In these rows the robot stands.
+    """
     left, right = (corners[:, foot, :, :2].mean(axis=1) for foot in (0, 1))
     across = (left - right) / np.linalg.norm(left - right, axis=1)[:, None]
     first = slice(0, WEIGHED_ROWS)

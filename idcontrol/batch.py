@@ -127,7 +127,7 @@ class Linearizations(NamedTuple):
         return np.stack([self._whole(row, row.jacobian(of=of, by=by), of, by) for row in self.rows])
 
     def _whole(self, row: Linearization, slope: Array, of: str, by: str) -> Array:
-        """Return a Jacobian with entries for all contacts."""
+        """Return the Jacobian `slope` of a row, with zeros for forces and friction of contacts not in stance."""
         if of == "force":
             used = (3 * row.identity[:, None] + np.arange(3)).ravel()
             slope = _scattered(slope, used, 3 * self.contacts)

@@ -92,14 +92,14 @@ class SoleWrenches(Protocol):
 
 
 class ContactForces(msgspec.Struct, frozen=True, kw_only=True):
-    """Forces at named contacts, from a plant (measured) or a controller (predicted).
+    """Forces at contacts, from a plant (measured) or a controller (predicted).
 
     Attributes:
         identity: Identity of each contact, shape (n,): a number that stays the same from step to step, e.g. the index
             of a foot sphere.
         force: Force of the ground on the machine, world axes, shape (n, 3) [N].
         normal: Contact normals, world axes, towards the machine, shape (n, 3).
-        soles: Returns the positions of the machine's feet; None if unknown.
+        soles: Function that returns the placement of the machine's feet, for `wrench`; None if unknown.
     """
 
     identity: Integers
@@ -219,7 +219,7 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def standing(q: Array, feet: int) -> Reference:
-        """Hold the joint positions `q`, shape (a,) [rad], with all of `feet` feet on the ground."""
+        """Return a reference that holds the joints at `q`, shape (a,) [rad], with all of `feet` feet on the ground."""
         never = np.full(feet, np.inf)
         return Reference(
             q=q,

@@ -1,4 +1,4 @@
-"""Kinematics of legs with three revolute joints: foot position, Jacobian, J̇q̇, and their inverses (planner.md 5).
+"""Kinematics of legs with three revolute joints: foot position and Jacobian, their inverses, and J̇q̇ (planner.md 5).
 
 A leg is represented by three screws and the centre of its foot sphere in the base frame at zero joint angles. The
 position is a product of rotations about fixed lines,

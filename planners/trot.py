@@ -485,7 +485,7 @@ class TrotPlanner:
 
 
 def _at_rest(system: System, feet: Feet, home: Array, settings: TrotSettings) -> tuple[_Parts, Pushing, Planned]:
-    """Return the planner's parts, effects of feet and planned motion for a robot at rest at the angles `home`."""
+    """Return the planner's parts, the feet's effects on the base, and the planned motion, all at rest at `home`."""
     n, gait, legs = len(feet.names), settings.gait, Legs.of(system, feet)
     nominal, limits = _nominal_stance(system, feet, legs, home), _joint_limits(system, legs, home, settings.speed_limit)
     weight = GRAVITY * pin.computeTotalMass(system.model)

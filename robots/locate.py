@@ -1,7 +1,6 @@
 """Locate robot files and their URDFs, without fixed paths.
 
-Files are checked with `os.path`: it returns False for names that are too long or contain a zero byte, whereas pathlib
-raises an exception.
+Files are checked with `os.path`: it returns False for names that are too long, whereas pathlib may raise an exception.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ class Program:
         return rows
 
     def times(self, count: int) -> list[float]:
-        """Solve the last state `count` times; return the times [us]."""
+        """Solve the last state `count` times; return the duration of each solution [us]."""
         times = []
         for _ in range(count):
             began = time.perf_counter_ns()

@@ -77,7 +77,7 @@ def peak_mb() -> float:
 
 
 def run(steps: int) -> dict[str, Any]:
-    """Return all measurements of memory and import, as ``idcontrol bench memory --json`` prints them."""
+    """Return all measurements of memory and import time, as ``idcontrol bench memory --json`` prints them."""
     samples = sampled(steps)
     measured = {
         "growth_mb_per_million_steps": (growth(samples, steps), GROWTH_BAR_MB),

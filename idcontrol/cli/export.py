@@ -17,7 +17,8 @@ from idcontrol.cli.options import FOLDER, JSON
 def command(folder: Path, mcap: Path, as_json: bool) -> None:
     """Write the run in RUN as an MCAP file, which Foxglove and PlotJuggler open.
 
-    The topic /run has all channels, by the names of joints, feet and axes; /events has the events.
+    The topic /run has all channels except t, each number under the name of its joint, foot or axis; /base has the pose
+    of a floating base, /events the events.
     """
     from idcontrol.record.mcap import export
     from idcontrol.record.recording import load

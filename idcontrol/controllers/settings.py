@@ -36,8 +36,9 @@ class InverseSettings:
             any direction (math.md, section 7.4). It does not apply to id-coulomb-lcp, id-coulomb-smooth and
             id-coulomb-cone, which obey Coulomb's law to the tolerance of their solver.
         ramp_s: Time over which contact forces are ramped in after touchdown and out before lift-off; 0 for none
-            (planner.md, section 7). The weight on the foot's impulse is cubic in the time to the end of the ramp; the
-            motion is unchanged, so an indispensable foot keeps its force. In schemes with a second stage the weight is
+            (planner.md, section 7). The weight on the foot's impulse is proportional to ``(1 - t / ramp_s)³``, with t
+            the time since touchdown or to lift-off; the motion is unchanged, so an indispensable foot keeps its force.
+            In schemes with a second stage the weight is
             a part of its objective; other schemes redistribute impulses while a foot ramps, and stay close to their own
             torque. id-coulomb-qp-raw has no ramp: it shows stage I alone.
         rate_limit_nm_s: Largest rate of a joint's torque [N m/s]: "robot" for the value of the robot file, null for no
@@ -54,8 +55,8 @@ class InverseSettings:
             from forward dynamics with the chosen torques. No torque depends on this setting (planner.md, section 7).
         repair: True if schemes without slip stay within friction cones and torque limits: tracking is then relaxed, or
             contacts slip (math.md, section 12.2). If False, they keep the motion without slip and ignore friction, as
-            in the original.
-        objective: Objective of stage I of maximal dissipation: consistent with the contact model, or as printed in
+            in Zapolsky & Drumwright 2017.
+        objective: Objective of stage I in schemes of maximal dissipation: consistent with the model, or as printed in
             Zapolsky & Drumwright 2017 (eqs. 69 and 97; math.md, section 7.2).
 
     Raises:

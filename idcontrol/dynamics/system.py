@@ -187,7 +187,7 @@ def carry(
 
 
 class ActuatorLimits(NamedTuple):
-    """Limits of actuated joints and motors in addition to the torque, shapes (a,); -inf or inf for no limit.
+    """Limits of actuated joints and motors other than the torque limit, shapes (a,); -inf or inf for no limit.
 
     Attributes:
         lower: Lowest position [rad or m].
@@ -374,7 +374,7 @@ class System:
         M: Joint-space inertia, shape (m, m).
         bias: Coriolis, centrifugal and gravity terms c of ``M v̇ + c = Pᵀτ + Jᵀf``, shape (m,) [N, N m]; v̇ of a
             free-flyer is classical (see the module).
-        jacobian: Spatial Jacobian at the world origin of all joints, linear rows first, shape (6, m).
+        jacobian: Spatial Jacobian of all joints, at the world origin, linear rows first, shape (6, m).
         terms: M, bias and jacobian, for kernels.
         motion: Motion of the bodies of all joints.
         support: True if velocity k moves joint j, ``support[j, k]``, shape (n_joints, m).
@@ -573,8 +573,8 @@ class System:
     def advance(self, q: Array, v_plus: Array, h: float, *, mean: Array | None = None) -> tuple[Array, Array]:
         """Return configuration and velocity after a step with the final velocity `v_plus` (see the module).
 
-        Joints move as in `integrate`; free-flyers move in a straight line, ``p⁺ = p + h R v``, ``R⁺ = R exp(h ω)``, and
-        their linear velocity is then rotated into the new axes, ``R⁺ᵀ R v``.
+        With the velocity (v, ω) of `mean`, joints move as in `integrate`, and free-flyers move in a straight line,
+        ``p⁺ = p + h R v``, ``R⁺ = R exp(h ω)``. Their final v⁺ is then rotated into the new axes, ``R⁺ᵀ R v⁺``.
 
         Args:
             q: Configuration at the step's beginning, shape (nq,).

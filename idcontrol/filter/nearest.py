@@ -9,22 +9,24 @@ program finds torques τ, contact impulses f and the velocity v⁺ at the end of
                N v⁺ + φ/h = 0, T v⁺ = 0,  f in the friction pyramids        contacts that stand
                N v⁺ + φ/h ± μ T v⁺ = 0 on edges with f,  |T v⁺| ≤ γ |T v|   contacts that slide
                N v⁺ + φ/h ± μ T v⁺ ≥ 0,  f = 0                              contacts that open
-               N f ≤ h force_max;  τ and P v⁺ within bounds;  (P v)ᵀτ ≤ power_max
+               f_N ≤ h force_max;  τ and P v⁺ within bounds;  (P v)ᵀτ ≤ power_max
 
-N and T are normal and tangential contact rows of J, J_b are the columns of J for the base, and φ are gaps. The
-prediction decides the role of each contact. A contact without load opens. A loaded contact slides if it slips in the
-prediction, and already slips too fast to stop within a period; its friction acts along the same edges as in the
-prediction. All other contacts stand. The rows of each role are its contact law, so v⁺ is the motion that τ causes.
+N and T are normal and tangential contact rows of J, J_b are the columns of J for the base, and φ are gaps; γ is
+`SLOWS`, and the weights w and small follow from `WRENCH_WEIGHT` and `FORCE_WEIGHT`. The prediction decides the role of
+each contact. A contact without load opens. A loaded contact slides if it slips in the prediction, and already slips too
+fast to stop within a period; its friction acts along the same edges as in the prediction. All other contacts stand. The
+rows of each role are its contact law, so v⁺ is the motion that τ causes.
 
 The reference f° consists of the predicted normal impulses, and of tangential impulses computed for the same roles and
 τ* without the motors' limits. If the sum of the tangential impulses exceeds the friction of all loaded contacts, the
 tangential impulses are scaled down. The normal impulses are for torques within the motors' limits. Otherwise they would
-push the base up: feet that the hips of go1 pull apart by 0.15 rad would carry 1.8 times the weight.
+push the base up: if the targets of go1's hips pull its feet apart by 0.15 rad, the feet would carry 1.8 times the
+weight.
 
 J_bᵀ(f - f°) is the change of the wrench on the robot, and |…|² is the kinetic energy of this change with locked joints.
 Feet that pull against each other do not change the wrench, but feedback that keeps the base upright does. So the
 program reduces opposing forces first, and the base moves as the policy wants if possible. Without this term, two hips
-beyond their limits would lose all of their feedback.
+whose wanted torques exceed the motors' limits would lose all of their feedback.
 
 The contact law has at most as many independent equalities as there are impulses. The equalities are solved for the
 impulses, so that mostly torques remain as unknowns of the program; corners of a sole keep some impulses as unknowns.
@@ -318,7 +320,10 @@ def _rows(p: AssembledStep, wish: _Prediction, impulse: Array, arena: Arena) -> 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _edge(rows: _Rows, i: int, axis: int, slope: float, row: Array) -> float:
-    """Write the row of N v⁺ + slope T v⁺, an edge's velocity at contact i; return row · x for which it is zero."""
+    """Write the row of N v⁺ + slope T v⁺, the velocity of an edge of contact i, in the unknowns x of `_Rows`.
+
+    Return the value of row · x at which this velocity is zero.
+    """
     n = rows.still.shape[0] // 3
     assign(row, rows.J[i])
     add(row, slope, rows.J[axis * n + i])
@@ -624,6 +629,8 @@ def _limits(
 @njit(cache=True, inner=True, error_model="numpy")
 def _conflict(limits: _Limits, begin: int, H: Array, certificate: Array) -> tuple[int, float]:
     """Return the relaxable row r with the largest share in a conflict (-1 without such a row), and G_r H⁻¹ G_rᵀ.
+
+    A row of zeros in the conflict comes first, with 1 as second value.
 
     Args:
         limits: The inequalities.

@@ -116,7 +116,7 @@ def log_from(name: str, arrays: Mapping[str, Array], robot: Robot) -> Log:
 
 
 def _require_each_foot(name: str, arrays: Mapping[str, Array], channel: str, shape: tuple[int, ...]) -> None:
-    """Raise `InputError` if an array of feet does not have `shape`, or is an infinite force or moment."""
+    """Raise `InputError` if a channel of the feet does not have `shape`, or has an infinite force or moment."""
     values = arrays.get(channel, np.zeros(shape))
     if values.shape != shape:
         raise InputError(f"{name}: {channel} has shape {values.shape}, not {shape}; log it for each foot")

@@ -17,8 +17,8 @@ def miss(W: Array, q: Array, mu: Array, r: Array) -> float:
     """Return the largest |r - P(r - s (u + μ |u_T| e_N))| of all contacts, scaled; inf if an impulse is not finite.
 
     Contact i owns entries 3 i (normal), 3 i + 1 and 3 i + 2 (tangents). P projects onto K. The step s = 3 / tr W_ii of
-    each contact converts velocities to impulses. The scale is the largest impulse of the problem, or the impulse that
-    stops the fastest contact at zero impulse, if that is larger.
+    each contact converts velocities to impulses. The scale is the largest impulse of the problem, or the largest s |q|
+    of a contact, if that is larger.
 
     Args:
         W: Delassus operator, shape (3 n, 3 n) [1/kg].

@@ -79,7 +79,7 @@ def excess(law: Law, contacts: Touching) -> Array:
 
 
 def relative(x: Array, unit: Array) -> Array:
-    """Return x / unit; if the unit is zero, 0 for x = 0 and infinity for other x."""
+    """Return x / unit; if the unit is zero, 0 for x = 0 and infinity with the sign of x for other x."""
     out: Array = np.where(x == 0.0, 0.0, np.copysign(np.inf, x))
     return np.divide(x, unit, out=out, where=unit > 0.0)
 
@@ -138,7 +138,8 @@ def _dissipation(c: Touching) -> Array:
     """Return the violation of ``0 ≤ η_e ⊥ u_N ± μ u_T ≥ 0`` at the edges e of the pyramid (math.md, section 7.3).
 
     The impulses η_e along the edges add up to f, which leaves their split open. Two splits are tried; the smaller
-    violation counts.
+    violation counts. Also, a contact with an impulse inside the pyramid must neither open nor slip. Contacts with zero
+    or infinite friction are judged by the conditions of frictionless or sticking contacts.
     """
     slack = c.f[:, 0] - relative(c.friction(), c.mu)
     unit = c.speed[:, 0] + np.maximum(c.mu, 1.0) * c.across()

@@ -1,7 +1,7 @@
 """Clocks that pause while a kernel is compiled or loaded, so that run times do not depend on the cache.
 
 Each thread has its own clocks, since compilation in one thread delays no run in another. The clocks do not pause while
-plain `numba.njit` compiles, so never with `idcontrol.kernels.hooks.PLAIN`.
+plain `numba.njit` compiles, so with `idcontrol.kernels.hooks.PLAIN` they never pause.
 """
 
 from __future__ import annotations

@@ -65,10 +65,10 @@ def nothing(joints: int) -> Heard:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def travel(heard: Heard, circle: Booleans, q: Array, turned: Array) -> Array:  # pragma: no cover - compiled
-    """Return the motion of each coordinate since the last plausible state, shape (a + 3,) [rad or m].
+    """Return the motion of the joints and the base's rotation since the last plausible state, (a + 3,) [rad or m].
 
-    Joints marked in `circle` take the shorter way. The base's rotation is approximately twice the vector part of the
-    relative quaternion, since it is small.
+    Joints marked in `circle` take the shorter way. The rotation is small, so it is approximated as twice the vector
+    part of the relative quaternion.
     """
     a = q.shape[0]
     moved = np.empty(a + 3)

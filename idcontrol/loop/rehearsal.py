@@ -83,7 +83,7 @@ class Rehearsal:
         return heard or None
 
     def settle(self) -> None:
-        """Do nothing: there is one sender."""
+        """Do nothing: there are no other senders to ignore from now on."""
 
     def close(self) -> None:
         """Do nothing: there is nothing to release."""

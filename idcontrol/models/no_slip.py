@@ -211,7 +211,7 @@ def _reduce(
     uncertain: Array,
     arena: Arena,
 ) -> None:  # pragma: no cover - compiled
-    """Eliminate the held rows from the normal rows; write these rows, their constants and rounding bounds.
+    """Eliminate the held rows from the normal rows; write the reduced rows, constants and rounding bounds.
 
     A row without remainder after elimination is set to zero: no impulse changes its normal velocity.
     """

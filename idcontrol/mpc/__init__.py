@@ -181,8 +181,8 @@ class Socket:
         """Set the tasks for ``state.t``, and return the reference of the joints.
 
         Raises:
-            InputError: The last target is reached, none follows, and `stale` is ``stop``. It is raised once, until new
-                targets arrive.
+            InputError: The last target is reached, none follows, and `stale` is ``stop``. Later calls do not raise it
+                again before new targets have arrived and run out.
         """
         before = self._start.contacts
         while self._queue and self._queue[0].t <= state.t + ROUNDING_S:

@@ -230,7 +230,7 @@ def rotation(quaternion: Array) -> Array:
 
 
 def grid(terrain: Terrain) -> tuple[Array, Array, Array]:
-    """Return samples of a height map for simulators with triangles: x (i,), y (j,) and heights (i, j) [m]."""
+    """Return samples of a height map, for simulators with triangle meshes: x (i,), y (j,) and heights (i, j) [m]."""
     _, _, _, _, x0, y0, dx, dy = terrain.parameters
     n_x, n_y = terrain.heights.shape
     x = x0 + dx / GRID * np.arange(GRID * (n_x - 1) + 1)

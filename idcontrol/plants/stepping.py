@@ -149,7 +149,7 @@ class Stepping:
         return self._last
 
     def warm(self, state: State) -> None:
-        """Take substeps from `state`, at rest and moving, to load all code, even for failures of the compiled step.
+        """Take substeps from `state` at several velocities to load all code, also that for a failed compiled step.
 
         The last substeps diverge on purpose; all exceptions in them are ignored, as a user's model may raise any.
         """

@@ -202,7 +202,7 @@ def _pairs(rng: np.random.Generator, bodies: int, contacts: int, sliding: int) -
 
 
 def _allowed(held: Array, v: Array) -> Array:
-    """Return the part of v, shape (m,), at which all rows in `held`, shape (k, m), have zero velocity."""
+    """Return v, shape (m,), projected so that ``held v = 0``; `held` has shape (k, m)."""
     _, sigma, across = np.linalg.svd(held, full_matrices=False)
     across = across[sigma > 1e-9 * sigma[0]]
     rest: Array = v - across.T @ (across @ v)

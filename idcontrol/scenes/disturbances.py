@@ -1,7 +1,7 @@
 """Disturbances: differences between the plant, schedule, sensors or robot and the controller's assumptions.
 
-Each disturbance wraps the plant, the planner or the sensors, or changes the plant's robot. Controllers have no switches
-for disturbances.
+Each disturbance wraps the plant, the planner or the sensors, changes the plant's robot or contacts, or gives planner
+and controller another ground. Controllers have no switches for disturbances.
 """
 
 from __future__ import annotations

@@ -211,7 +211,7 @@ class Walk:
         return body.reference()
 
     def _heading(self, t: float) -> tuple[float, float, float]:
-        """Return the mean yaw of the feet at `t`, and its rates."""
+        """Return the mean yaw of the feet at `t`, its rate and its acceleration [rad, rad/s, rad/s²]."""
         feet, past = self._feet.copy(), max(self._done - 1, 0)  # a foot that landed early may still turn
         for step in self.steps[:past]:
             feet[list(step.feet)] = step.places

@@ -500,7 +500,7 @@ class WalkScene:
 
         Raises:
             UnknownName: The controller or plant does not exist.
-            InputError: The plant does not support the disturbance.
+            InputError: The plant does not support the disturbance, or a delay is not a whole number of control periods.
         """
         config, rng = self.config, np.random.default_rng(self.config.seed)
         controller = controllers.build(config.controller, self.controller_setup())

@@ -33,7 +33,7 @@ def _direction(Q: Array, z: Array, w: Array) -> tuple[Array, Array]:
     The right side has the opposite sign of eq. 38 in Trinkle et al. 1997, where the sign is a misprint.
 
     Raises:
-        numpy.linalg.LinAlgError: The matrix is singular.
+        numpy.linalg.LinAlgError: The matrix ``diag(z) Q + diag(w)`` of the Newton step is singular.
     """
     centre = _CENTRING * (z @ w) / z.size
     system = z[:, None] * Q + np.diag(w)

@@ -6,7 +6,7 @@ tables, and `comparison` combines these steps. A `study` is a named sweep with c
 
 On disk::
 
-    comparison.json      format, schema, experiment, study, rows, versions           written when the sweep begins
+    comparison.json      format, schema, experiment, study, command, versions, rows  written when the sweep begins
     runs/NAME            the folder of a finished run (`idcontrol.record.recording`)
     runs/NAME.failed     remains of a failed run, and ``reason.txt``
     rows.json            settings and metrics of every row                            written when the sweep ends

@@ -43,10 +43,10 @@ def compare(
         controllers: Names, or places of user classes (``"mine.py:Mine"``); None means all names, unless `vary` or
             `settings` sets the controller.
         vary: Values of any other settings, e.g. ``{"mu": [0.1, 0.8], "seed": range(5)}``.
-        preset: The configuration that every run begins with.
+        preset: Name of the preset that every run begins with.
         jobs: Number of simultaneous runs; None means one per core.
         out: Folder of the comparison; an interrupted comparison is continued. None creates a new folder below ``runs``.
-        **settings: Changes to the preset for all runs, by name, dotted key or last part of the key.
+        **settings: Changes to the preset for all runs, by dotted key or its last part.
 
     Returns:
         The comparison. A failed run is a row with the reason.

@@ -285,7 +285,7 @@ def _centroid(
 def task_rows(
     M: Array, bias: Array, v: Array, at: Placement, targets: Targets, arena: Arena
 ) -> tuple[Array, Array, Array]:
-    """Compute the rows of all tasks with a nonzero weight.
+    """Compute the rows with a positive weight, of all tasks.
 
     Args:
         M: Inertia, shape (m, m).

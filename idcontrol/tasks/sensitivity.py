@@ -181,7 +181,7 @@ def _pendulum(targets: Targets, i: int, mass: float) -> Array:
 
 
 def _centroid_miss(body: Body, targets: Targets, i: int) -> tuple[Array, Array]:
-    """Return the derivatives of a task on centre of mass and angular momentum; see `rows._centroid`."""
+    """Return the derivatives by q and v of the misses of a task on centre of mass and momentum (`rows._centroid`)."""
     M, at = body.system.M, _centred(body)
     mix = _pendulum(targets, i, at.mass)
     acceleration_q = mix @ at.about(body.force, body.force_q, turns=True)

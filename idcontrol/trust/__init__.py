@@ -1,8 +1,8 @@
 """Evidence for the torques: claims that physics decides, measured on this computer.
 
 Every claim compares a result of idcontrol with an independent reference: the judge of contact laws, a weight, a
-textbook formula, Pinocchio's forward dynamics. The tests named by a claim go further, with real robots, random input
-and longer runs.
+textbook formula, Pinocchio's forward dynamics, torque limits. The tests named by a claim go further, with real robots,
+random input and longer runs.
 """
 
 from __future__ import annotations

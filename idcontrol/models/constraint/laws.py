@@ -190,8 +190,8 @@ def joint_limits(
 ) -> Contacts:
     """Model joint ranges as contacts without friction: ``q - lower ≥ 0`` and ``upper - q ≥ 0`` (math.md, section 12.5).
 
-    `idcontrol.contact.contacts.concatenate` combines them with other contacts. Their impulses are torques times time [N
-    m s], and they have no point in the world.
+    `idcontrol.contact.contacts.concatenate` combines them with other contacts. Their impulses are torques or forces
+    times time [N m s or N s], and they have no point in the world.
 
     Args:
         velocity: Index of each joint's velocity, shape (k,).
