@@ -72,7 +72,9 @@ adds up to 0.01 rad, or although
 torque and reference change
 the same faults of the base's     the same
 orientation, except the rule on
-torque
+torque; or orientation and
+angular velocity are constant
+while a joint moves
 a drive does not apply the        the torque is sent; braked after 20 ticks in a row
 torque that was sent
 the gate cuts torques to limits   braked after 0.2 s

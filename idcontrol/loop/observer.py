@@ -7,7 +7,7 @@ from msgspec import structs
 
 from idcontrol.kernels.bound import bind, entry
 from idcontrol.loop.clock import NS
-from idcontrol.loop.plausible import UNUSED, Bearable, Drives, Joints, Judge, Trust, judge, nothing, see, tilt
+from idcontrol.loop.plausible import UNUSED, Bearable, Drives, Inertial, Joints, Judge, Trust, judge, nothing, see, tilt
 from idcontrol.loop.safety import Fault, Policy
 from idcontrol.loop.session import Parts, Sense, Steered
 from idcontrol.loop.telemetry import Telemetry
@@ -63,6 +63,7 @@ class Observer:
                     policy.torque_share * parts.limits.torque,
                     *np.zeros((5, a)),
                 ),
+                inertial=Inertial(np.zeros(1), np.zeros(a)),
                 bearable=Bearable(policy.hot_c or parts.limits.hot_c, *(policy.voltage_v or parts.limits.voltage_v)),
                 tilt_rad=policy.tilt_rad,
                 values=said,

@@ -230,6 +230,42 @@ def moves(heard: Heard, drives: Drives, trust: Trust, q: Array, v: Array, after:
     return moving
 
 
+class Inertial(NamedTuple):
+    """The time for which all readings of the inertial sensor have been bitwise constant.
+
+    Attributes:
+        still: This time, shape (1,) [s].
+        q_before: Positions of the joints before it, shape (a,) [rad or m].
+    """
+
+    still: Array
+    q_before: Array
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def senses(
+    heard: Heard, inertial: Inertial, trust: Trust, q: Array, v: Array, turned: Array, after: float
+) -> bool:  # pragma: no cover - compiled
+    """True unless orientation and angular velocity of the base stay bitwise constant although a joint moves.
+
+    A sensor that works repeats
+    its readings for some states, between its measurements. An angular velocity of exactly zero is the rest of a
+    simulated base, which joints need not move. Arguments have the same names as in `believable`; `after` is the time
+    since the last state [s].
+    """
+    a, same, turns = q.shape[0], after >= 0.0, False
+    for i in range(3):
+        same, turns = same and v[a + i] == heard.v[a + i], turns or v[a + i] != 0.0
+    for i in range(4):
+        same = same and turned[i] == heard.turned[i]
+    if same:
+        inertial.still[0] += after
+    else:
+        inertial.still[0] = 0.0
+        assign(inertial.q_before, q)
+    return not (turns and inertial.still[0] > trust.still and farthest(q, inertial.q_before) > trust.way)
+
+
 class Bearable(NamedTuple):
     """Limits beyond which temperature and voltage are faults."""
 
@@ -319,6 +355,7 @@ class Judge(NamedTuple):
         heard: The last plausible state of the joints.
         trust: Limits within which encoders are trusted.
         drives: Sent and applied torques.
+        inertial: Time for which the inertial sensor has been constant.
         bearable: Limits of drives and supply.
         tilt_rad: Largest angle of the base from upright [rad].
         values: All values of the last state, usable or not.
@@ -332,6 +369,7 @@ class Judge(NamedTuple):
     heard: Heard
     trust: Trust
     drives: Drives
+    inertial: Inertial
     bearable: Bearable
     tilt_rad: float
     values: Array
@@ -368,6 +406,7 @@ def judge(bound: Bound, values: Array, t: float, fresh: bool) -> int:  # pragma:
     if not obeys(by.drives, after):
         faults |= TORQUE
     moving = moves(by.heard, by.drives, by.trust, q, v, after)
+    moving = senses(by.heard, by.inertial, by.trust, q, v, turned, after) and moving
     if not believable(by.heard, by.trust, by.joints.circle, t, q, v, turned) or not moving:
         return faults | ENCODER
     see(by.joints, by.q, by.v)

@@ -117,7 +117,7 @@ class Fault(enum.IntFlag):
     """The recorder has ended (its disk is full, or it was killed), or it lags by the whole length of its ring."""
     ENCODER = 1024
     """Position and velocity of a joint, or orientation and angular velocity of the base, contradict each other, or a
-    joint stands still although it is driven (`idcontrol.loop.plausible`); the state is not used."""
+    joint or the base stands still although joints are driven (`idcontrol.loop.plausible`); the state is not used."""
     TIPPED = 2048
     """The base leans by more than `Policy.tilt_rad`; before torques flow, the start is refused."""
     ASTRAY = 4096
@@ -158,7 +158,7 @@ MEANINGS: Mapping[Fault, str] = MappingProxyType(
         Fault.PEER: "the machine braked or stopped by itself",
         Fault.FAILED: "the controller could not use its input",
         Fault.RECORDER: "the recorder has ended or cannot keep up",
-        Fault.ENCODER: "position and velocity of a joint, or of the base's orientation, contradict each other",
+        Fault.ENCODER: "readings of a joint, or of the base's orientation, contradict each other or stand still",
         Fault.TIPPED: "the base leaned too far",
         Fault.ASTRAY: "a joint was too far from its reference",
         Fault.DRIVE: "a drive reported an error",
@@ -243,7 +243,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             may continue to sink for a long time.
         jump: Largest motion of a joint or of the base's orientation beyond the integral of its velocity [rad or m].
         frozen_s: Longest time for which a joint or the base's orientation may stand still although the integral of its
-            velocity exceeds `frozen`.
+            velocity exceeds `frozen`; longest time for which orientation and angular velocity of the base may be
+            constant although a joint moves by more than `frozen`.
         frozen: Largest integral of the velocity while the joint or base stands still [rad or m]; coarse encoders need a
             positive value.
         tilt_rad: Largest angle of the base from upright.

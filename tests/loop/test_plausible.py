@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from idcontrol.loop.plausible import Trust, believable, nothing
+from idcontrol.loop.plausible import Inertial, Trust, believable, nothing, senses
 from idcontrol.loop.safety import Policy
 
 H = 1e-3
@@ -46,6 +46,27 @@ def test_an_encoder_that_stands_still_despite_its_velocity_is_doubted(speed):
 def test_an_orientation_that_stands_still_while_the_gyroscope_turns_is_doubted(rate):
     states = [(0.0, [*REST, rate], turning(rate * k * H if k < 100 else 0.1 * rate)) for k in range(1000)]
     assert first_doubt(states) == pytest.approx(0.1 + max(TRUST.still, TRUST.way / rate), abs=3 * H)
+
+
+def first_frozen(rate, period, moves):
+    """Return the time at which an inertial sensor first counts as frozen [s]; its readings end after 0.1 s."""
+    heard, inertial = nothing(1), Inertial(np.zeros(1), np.zeros(1))
+    for k in range(1000):
+        at = min(k // period * period, 100) * H
+        q, v, orientation = np.array([moves * k * H]), np.r_[moves, 0.0, 0.0, rate * (1.0 + at)], turning(rate * at)
+        if not senses(heard, inertial, TRUST, q, v, orientation, H if k else np.nan):
+            return k * H
+        believable(heard, TRUST, np.zeros(1, dtype=np.bool_), k * H, q, v, orientation)
+    return None
+
+
+@pytest.mark.parametrize("rate", [1e-3, 0.2])  # of the base [rad/s]
+@pytest.mark.parametrize("period", [1, 10])  # of the sensor, in states
+def test_a_constant_inertial_sensor_is_doubted_while_a_joint_moves(rate, period):
+    assert first_frozen(rate, period, 1.0) == pytest.approx(0.1 + TRUST.still, abs=2 * H)
+    assert first_frozen(rate, period, 0.1) == pytest.approx(0.1 + TRUST.way / 0.1, abs=2 * H)
+    assert first_frozen(rate, period, 0.0) is None
+    assert first_frozen(0.0, period, 1.0) is None  # a simulated base on a stand
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
