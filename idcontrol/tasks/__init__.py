@@ -76,7 +76,7 @@ def _numbers(what: str, values: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
         raise InputError(f"{what} must be numbers of shape {shape}, not of shape {array.shape}: {values!r}")
     if not np.isfinite(array).all():
         raise InputError(f"{what} must be finite, not {values!r}")
-    return np.array(np.broadcast_to(array, shape))
+    return np.full(shape, array)
 
 
 class _Rows:
