@@ -2,8 +2,8 @@
 
 Zapolsky & Drumwright 2017, Figs. 6 and 15; math.md, section 6.4. Four feet stand, so many different contact forces
 cause the same motion, and the noisy demand is never quite consistent with the footholds. If a controller's forces jump
-between equally good answers, its torque jumps. A change of 0.2 N m in a millisecond counts as a jump. With a good
-controller, torques only contain the noise itself, multiplied by the inertia.
+between equally good answers, its torque jumps. A change of 0.2 N m in a control period counts as a jump. With a good
+controller, quick changes of torque come from the noise alone, multiplied by the inertia.
 
 The controller ``id-coulomb-qp`` solves two convex problems: stage I finds the motion, stage II the impulses with the
 smallest torques. A second part compares stage I alone with both stages on the states of a trot, with increasing
@@ -76,7 +76,8 @@ class NoisyRun:
 
     Attributes:
         controller: Name of the controller.
-        projected: True if the demand was projected onto motions that the contacts allow (math.md, section 12.1).
+        projected: True if the controller may project the demand onto motions that the contacts allow (math.md, section
+            12.1). Stage I alone never does.
         noise: Standard deviation of the desired accelerations' noise [rad/s²].
         torque: Torques, shape (steps, a) [N m].
         normal: Predicted sum of the normal forces, shape (steps,) [N].

@@ -28,7 +28,7 @@ MOVE_RAD: Final = np.radians(2.0)
 REST_S: Final = 0.5
 """Time before the first motion [s]."""
 RISE_S: Final = 0.3
-"""Time of a motion, of its rest, of the motion back, and of the rest after it [s]."""
+"""Duration of each phase in the step `signs` [s]: a motion, a rest, the motion back, and another rest."""
 SWING_RAD: Final = 0.1
 """Amplitude of the joints in the step `hoist` [rad or m]."""
 SWING_HZ: Final = 0.5
@@ -272,7 +272,7 @@ class Step(NamedTuple):
         task: What the operator does.
         settings: Settings of its loop, by dotted key.
         judge: Returns the acceptance numbers of its record.
-        planner: Place of its planner; None for the planner of the walk.
+        planner: Its planner, as ``module:function``; None for the planner of the walk.
     """
 
     name: str

@@ -4,8 +4,10 @@
 whose gaps are not negative always has a solution (math.md, sections 5.1 and 7.3), so reporting it unsolved is an error.
 In an inverse problem prescribed velocities may press bodies into each other. For an unsolved inverse problem a linear
 program, independent of the solvers, looks for a certificate that no velocity of the free bodies keeps all contacts
-apart. Without a certificate, all contact modes are searched (`idcontrol.solvers.modes`). The search grows exponentially
-with the number of coupled contacts; if it reaches its limit, the problem counts as undecided.
+apart. Without a certificate, models with a convex problem have missed a solution; for the Coulomb LCP, all contact
+modes are searched instead (`idcontrol.solvers.modes`). The search grows exponentially with the number of coupled
+contacts; if it reaches its limit, the problem counts as undecided. Unsolved problems of the no-slip models are not
+examined.
 
 The preset ``hostile`` runs every model on badly scaled problems (`idcontrol.problems.steps.hostile_step`) and judges
 each contact relative to its own quantities (`idcontrol.judge.violation`).
@@ -303,7 +305,10 @@ def judge_solver(
     solvable: bool | None,
     tally: Tally,
 ) -> bool | None:
-    """Solve LCP(r, ρρᵀ) and count the outcome; return True if the LCP has a solution, False if not, None if unknown."""
+    """Solve LCP(r, ρρᵀ), with ρ = `rows`, and count the outcome.
+
+    Return True if the LCP has a solution, False if not, None if unknown; `solvable` is what is known before.
+    """
     tally.problems += 1
     (status, z), seconds = timed(lambda: solve(rows, r))
     tally.seconds.extend(seconds)
@@ -325,7 +330,7 @@ def judge_solver(
 
 
 def rows_violation(rows: Array, r: Array, z: Array) -> float:
-    """Return the relative residual of LCP(r, ρρᵀ), in extended precision, measured as in `judge.missed`."""
+    """Return the relative residual of LCP(r, ρρᵀ), ρ = `rows`, in extended precision, measured as in `judge.missed`."""
     rho = rows.astype(np.longdouble)
     w = (rho @ (rho.T @ z) + r).astype(np.float64)
     unit = float(np.abs(r).max())
@@ -388,12 +393,12 @@ SURE: Final = {
     "edge rows: ppm, then active set": ("forward", "inverse"),
     "edge rows: lemke": ("forward", "inverse"),
 }
-"""Models and solvers that must solve every problem with a solution. Lemke's method may fail on inverse Coulomb problems
-(math.md, section 5.1)."""
+"""Models and solvers that must solve every problem with a solution, and the kinds of problems for which they must.
+Lemke's method may fail on inverse Coulomb problems (math.md, section 5.1)."""
 
 
 ENDS: Final = ("solved", "no_solution_proved", "beyond_double", "undecided", "missed", "wrong")
-"""Outcomes of a problem; their counts in a row add up to `problems`."""
+"""Outcomes of a problem. Their counts in a row add up to `problems`, except for unsolved problems of no-slip models."""
 
 
 def drawing(table: Sequence[Mapping[str, Any]], ends: Sequence[str]) -> Drawing:

@@ -112,7 +112,7 @@ STATED: Final = Cube()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Toss:
-    """One toss from the last row of its flight on, in true lengths.
+    """One toss from the last row of its flight until the cube is picked up, in true lengths.
 
     Attributes:
         number: Index of the toss in the file.
@@ -204,8 +204,9 @@ def calibrate(tracks: Sequence[Track]) -> Cube:
     """Return the scale, half width, mass centre and inertia of the cube from flights, poses at rest and single impacts.
 
     Scale and mass centre e minimize the residual of ``position + R e - parabola`` over all flights, whose acceleration
-    is gravity divided by the scale. The half width is the mean height at rest. The inertia is the regression of the
-    angular impulse of single corners on the change of the spin.
+    is gravity divided by the scale. The half width is the median over tosses of the height in the last three rows. The
+    inertia is the regression of the angular impulse of single corners on the change of the spin; without such an
+    impact it stays as the source states it.
 
     Raises:
         InputError: There are too few rows of flight.

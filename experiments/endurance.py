@@ -123,7 +123,7 @@ def run(config: EnduranceConfig, progress: Progress) -> Results:
     """Walk until there are enough steps, and count their outcomes.
 
     Raises:
-        InputError: The controller does not exist.
+        UnknownName: The controller does not exist.
     """
     robot = robots.load(ROBOT)
     limit = robot.torque_limit(robot.system().actuated_names)

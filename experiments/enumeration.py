@@ -6,7 +6,7 @@ proves that no torque is closer. Both run on the same steps of a quadruped that 
 four feet brute force is left out: it would take minutes per step.
 
 Then the search runs on trots with `id-coulomb-smooth` at low friction, where several motions may solve a step. It runs
-on every step with all feet on the ground, with the target and the budget that it has in the control loop.
+on every solved step with all feet on the ground, with the target and the budget that it has in the control loop.
 """
 
 from __future__ import annotations
@@ -85,9 +85,10 @@ class SearchedStep:
         proof_us: Time of the whole search.
         nodes: Quadratic programs of the search.
         proved: True if the search ended with a proof.
-        improved: Relative amount by which the search came closer than its first program.
+        improved: Squared distance from the target after the first program less that of the search, relative to the
+            squared distance without impulses.
         brute_us: Time of brute force over bases; NaN if it did not run.
-        excess: Relative amount by which the closest basic solution is farther away than the solution of the search; NaN
+        excess: Squared distance of the closest basic solution less that of the search, relative as in `improved`; NaN
             if brute force did not run.
     """
 

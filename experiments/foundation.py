@@ -49,7 +49,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         duration_s: Length of each run.
         integrators: SciPy integrators to time, at their default tolerances.
         time_limit_s: An integrator that takes longer is stopped, and its time is extrapolated from its progress.
-        form: ``symmetric`` for the solver, or ``as-printed`` for the QP of Drumwright 2019, eqs. 83-85.
+        form: ``symmetric`` for `idcontrol.models.constraint`, ``as-printed`` for the QP of Drumwright 2019, eqs. 83-85.
     """
 
     elements: tuple[Annotated[int, msgspec.Meta(gt=0)], ...] = (100, 900)

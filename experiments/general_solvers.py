@@ -86,7 +86,7 @@ def speedup(results: Mapping[str, Beside], solver: str, over: str) -> float:
 
 
 def as_rows(results: Mapping[str, Beside], **where: object) -> list[dict[str, object]]:
-    """Return means and extremes as plain data, one row per solver; each row begins with `where`."""
+    """Return counts, means, medians and maxima as plain data, one row per solver; each row begins with `where`."""
     return [
         {
             **where,
@@ -114,8 +114,8 @@ FEWEST, FEW, MANY = 8, 40, 80
 "with less than about 40 bodies", and "beyond 80"."""
 
 SAME = 1e-2
-"""Largest median distance from SAP's answer at which times are compared: only equal answers count. Castro et al. 2022
-print no such number."""
+"""Largest accepted median distance from SAP's answer: a comparison of times means little between different answers.
+Castro et al. 2022 print no such number."""
 
 
 def in_heaps(results: Heaps, bodies: int) -> list[Finding]:

@@ -295,7 +295,14 @@ def agreement(predicted: Array, measured: Array) -> dict[str, Any]:
 
 
 def run(config: Config, progress: Progress) -> Results:
-    """Predict the forces by each method that the page compares."""
+    """Predict the forces in four ways, and compare them with the measured forces.
+
+    ``naive`` splits the force by the centre of pressure (`naive`), ``alone`` uses `predict`, ``aligned`` delays it, and
+    ``weighed`` also shifts the mass centre.
+
+    Raises:
+        InputError: `data` is missing or not an iCub log.
+    """
     if not config.data:
         raise InputError(MISSING)
     log = read(Path(config.data), config.period_s)

@@ -68,7 +68,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         mu_marble: Friction of marbles.
         sigma: SAP's slip parameter.
         beta: SAP's period of a near-rigid contact, in steps.
-        tolerance: ε_r of SAP.
+        tolerance: SAP's relative tolerance, ε_r in the paper.
         keyframes: Number of keyframes to play, from the first on; with fewer than all the task stays incomplete.
     """
 
@@ -92,8 +92,8 @@ class Watch:
             complementarity error, processor times of step and controller [s], and True if it was solved.
         times: Time of every `EVERY`-th step [s].
         poses: Positions and quaternions of parts and bones at these times.
-        lifted: Largest height of the jar's foot while the jar is in the air [m].
-        opened: Largest distance of the lid from its seat while one hand holds the jar and the other the lid [m].
+        lifted: Largest height of the jar's foot while the right hand holds the jar in the air [m].
+        opened: Largest distance of the lid from its seat while the left hand holds the lid clear of the jar [m].
     """
 
     scene: Scene

@@ -3,7 +3,7 @@
 The paper's 328 data sets are lost. The generated problems are bodies in contact (`idcontrol.problems.piles`): the
 paper's pyramid LCP (math.md, section 9; `idcontrol.models.acceleration`) with rolling and a few sliding contacts. Each
 problem is solved at several μ, equal at all contacts. With sliding friction a problem may have no solution (Painlevé):
-if no method solves it, `idcontrol.solvers.existence.decide` finds a solution or proves that no solution exists.
+if no method solves it, `idcontrol.solvers.existence.decide` searches for a solution or a proof that there is none.
 """
 
 from __future__ import annotations
@@ -324,7 +324,10 @@ def mean(values: Sequence[float]) -> float | None:
 
 
 def findings(table: Sequence[dict[str, Any]]) -> list[Finding]:
-    """Return the shares solved by size, compared with the paper, then the shares proved to have no solution."""
+    """Return shares solved, iterations and starts by size, compared with the paper, then counts over all sizes.
+
+    The counts are of data sets with a solution, without a solution, and undecided.
+    """
     out: list[Finding] = []
     for row in table:
         for method in METHODS:

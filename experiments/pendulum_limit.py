@@ -29,7 +29,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         steps_s: Step sizes, from coarse to fine.
         mass_kg: Mass of the bob, a point.
         length_m: Distance from the joint to the bob.
-        duration_s: Length of each run; it must reach the top of the first rebound.
+        duration_s: Length of each run, at least 1.01 times the fall; the default reaches the top of the first rebound.
     """
 
     stiffness_nm_rad: Positive = 1e12
@@ -114,7 +114,7 @@ def bounce(config: Config, h: float) -> Bounce:
 
 @njit(cache=True, inner=True)
 def limit_impulse(angle: float, speed: float, h: float, inertia: float, K: float, B: float) -> float:
-    """Return the impulse Λ of the limit (math.md, section 11.2) at the angle θ ≥ 0; `speed` is the speed without Λ.
+    """Return the impulse Λ of the limit θ ≥ 0 (math.md, section 11.2); `speed` is the speed without Λ.
 
     `idcontrol.models.constraint.solve` computes the same for one row; this version is fast enough for 10⁸ steps.
     """
@@ -152,7 +152,7 @@ def quarter_swing(config: Config) -> float:
 
 
 def elastic_limit(config: Config, h: float) -> float:
-    """Return implicit Euler's restitution for small h ω: each of π/(hω) steps scales the swing by 1/√(1 + h²ω²).
+    """Return implicit Euler's restitution: each of π/arctan(hω) steps in contact scales the swing by 1/√(1 + h²ω²).
 
     Damping B makes the restitution smaller; the paper's case has no damping.
     """

@@ -12,18 +12,18 @@ from idcontrol.scenes.press import RAMP_S, Press
 from idcontrol.types import Array
 
 BLOW_SHARE: Final = 1.0
-"""Largest accepted force at touchdown, averaged over a period, relative to the target."""
+"""Largest accepted force at touchdown, averaged over a control period, relative to the target."""
 BLOW_S: Final = 0.05
 """Time before and after touchdown in which the force at touchdown is measured [s]."""
 MEAN_SHARE, MAX_SHARE = 0.02, 0.2
-"""Largest accepted mean and maximum of the force error after the target has its full value, relative to it. The maximum
-occurs where friction reverses: the sensed friction then lags by up to twice μ times the force."""
+"""Largest accepted mean and maximum of the force error, relative to the target, once the target has its full value. The
+maximum occurs where friction reverses: the sensed friction then lags by up to twice μ times the force."""
 RESTING_M: Final = 2e-3
-"""Largest accepted motion of the hand after its slide [m]: soft friction (`mujoco`) creeps until it has decayed."""
+"""Largest accepted motion of the hand after its slide [m]; with soft friction (`mujoco`) the hand still creeps."""
 
 
 def findings(press: Press, arrays: Mapping[str, Array]) -> list[Finding]:
-    """Measure force and motion of the hand; without contact the numbers are None and the checks fail."""
+    """Measure force and motion of the hand; without contact the checked numbers are None, and their checks fail."""
     t, force = arrays["t"], arrays["force"][:, -1] @ press.normal
     after = t - press.touched_s  # NaN without contact, and all masks are empty
     target = float(np.nanmax(arrays["press_n"], initial=0.0))

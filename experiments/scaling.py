@@ -50,7 +50,7 @@ MANY = 10
 
 VELOCITIES, FEET, EDGES = 18, 4, 4
 JOINTS = (16, 12)
-"""Numbers of actuated joints for which the paper prints the sums of Tables 1 and 2; of Table 2 it prints only these."""
+"""Numbers of actuated joints for which the paper prints the sums of Tables 1 and 2; of Table 2 it prints only sums."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,9 +1,9 @@
 """A gripper with soft pads lets a bar pitch by loosening its grip (Castro et al. 2022, section X-D).
 
-The pads are elastic foundations on a rigid back, bulging by ``r²/2R``. A cell of area A at the depth d presses with
-``A g d``, g the pressure gradient: a compliant point contact at its middle, of stiffness ``A g`` (reference 40 of that
-paper, a discrete pressure field). Closed forms of a round patch under the force N, of radius a and depth d₀, with the
-friction torque M:
+The pads are elastic foundations on a rigid back. Their surface recedes by ``r²/2R`` at the distance r from the middle,
+R the radius of curvature. A cell of area A at the depth d presses with ``A g d``, g the pressure gradient: it is a
+compliant point contact at its middle, of stiffness ``A g`` (reference 40 of that paper, a discrete pressure field).
+Closed forms of a round patch under the force N, of radius a and depth d₀, with the friction torque M:
 
     N = π g R d₀²,   a = √(2 R d₀),   M = (8/15) μ N a   for each pad
 """
@@ -46,12 +46,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         period_s: Period of the square wave.
         duty: Share of a period with the firm grip.
         periods: Number of periods.
-        tolerance: ε_r of SAP.
+        tolerance: SAP's relative tolerance, ε_r in the paper.
         friction: Friction between pads and bar.
         pad_radius_m: R, radius of curvature of a pad.
         gradient_pa_m: g, pressure over depth: modulus over thickness of the pad.
         cell_m: Side of the square cells of a pad.
-        dissipation_s: τ_d of a pad.
+        dissipation_s: Dissipation time τ_d of a pad, its damping over its stiffness.
         bar_kg: Mass of the bar.
         bar_m: Length, width (between the pads) and height of the bar.
         offset_m: Distance of the bar's centre from the pads' middle, along the bar.

@@ -130,7 +130,8 @@ def depth(config: Config, name: str, spheres: int) -> float:
     """Return the sum of the contact depths of a column at rest, by the law of the model [m].
 
     Springs ``K = E r / 2`` compress by load / K. SAP makes stiff contacts near-rigid (Castro et al. 2022, eq. 21): at
-    rest ``φ = -load h (h + τ_d) R_n`` with ``R_n = max(β² w / 4π², 1/(h K (h + τ_d)))``.
+    rest ``φ = -load h (h + τ_d) R_n`` with ``R_n = max(β² w / 4π², 1/(h K (h + τ_d)))``, τ_d the damping over the
+    stiffness and w an inverse effective mass of the contact.
     """
     r, h = config.radius_m, config.step_s
     mass = 4.0 / 3.0 * np.pi * r**3 * config.density_kg_m3

@@ -34,7 +34,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         spring_n_m: Stiffness of the spring to the wall.
         start_m: Stretch of the spring at the beginning.
         stiffness_n_m: Stiffness of the contact, summed over all points.
-        dissipation_s: τ_d of the contact.
+        dissipation_s: Dissipation time τ_d of the contact, its damping over its stiffness.
         friction: Friction coefficient of the ground, in the cases with friction.
         contacts: Number of points on the line of contact. The friction of each point is regularized separately, so with
             n points the slip is 1/n of the slip of one.
@@ -116,7 +116,8 @@ def loss_rate(config: Config) -> float:
     """Return the relative rate of energy loss by the regularized friction [1/s], to first order in small losses.
 
     The amplitude of the friction force f is a third of the spring force. Each of n points carries f/n and slips at
-    ``R_t h f/n``: the power of all is ``h R_t f²/n``, and the mean of f² is half of its peak.
+    ``R_t h f/n``, R_t the regularization of friction. The power of all is ``h R_t f²/n``, and the mean of f² is half of
+    its peak.
     """
     m, n = config.mass_kg, config.contacts
     w = float(np.sqrt(10.0)) / (3.0 * m)  # 1/m along the normal, 3/m along the ground

@@ -61,7 +61,7 @@ REPEATS: Final = 300
 """Number of timed calls; the median counts."""
 SCRIPT: Final = Path(__file__).parent / "standing_tsid.py"
 LAW: Final = 1e-8
-"""Largest violation of Coulomb's law by the judge's own forces (`idcontrol.judge.miss`)."""
+"""Largest accepted violation of Coulomb's law by the judge's own forces (`idcontrol.judge.miss`)."""
 LIMIT_S: Final = 60.0
 """TSID's script is stopped after this time [s]."""
 
@@ -396,6 +396,7 @@ def run(config: Config, progress: Progress) -> Results:
     Raises:
         UnknownName: The robot does not exist.
         InputError: The robot does not have four legs of three joints, or TSID's interpreter returns no answers.
+        ArithmeticError: The judge finds no forces that obey Coulomb's law.
     """
     machine = Machine(config.robot)
     asked = situations(machine)

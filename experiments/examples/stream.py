@@ -5,8 +5,8 @@
     python -m idcontrol.experiments.examples.stream go1 targets.npz
     STREAM=targets.npz idcontrol loop --robot go1 --planner experiments/examples/stream.py:Stream
 
-The file holds the fields of `idcontrol.mpc.Target` as arrays with one row for each target. The first command writes one
-from the plans of `centroidal_mpc.py`, without a plant.
+The file holds the fields of `idcontrol.mpc.Target` as arrays with one row for each target. The first command writes
+such a file from the plans of `centroidal_mpc.py`, without a plant.
 """
 
 from __future__ import annotations

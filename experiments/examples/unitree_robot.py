@@ -6,10 +6,10 @@
     idcontrol bus --robot go1
     idcontrol loop --robot go1 --rate 500 --peer 127.0.0.1:9002 ...
 
-The robot lies on its belly with its motors off until the first command arrives. Then its drives follow the newest
-command at 10 kHz, and the robot sends its state at 500 Hz. It brakes by itself after 20 periods without a command, and
-ends once its motors are turned off again. At the end it prints how many commands arrived; ``late`` counts periods
-without a new command.
+The robot lies on its belly until a command turns its motors on. Then its drives follow the newest command at 10 kHz.
+It sends its state at 500 Hz, and brakes by itself after 20 periods without a command. It ends after its motors are
+turned off again and no command has come for as long. At the end it prints how many commands arrived; ``late`` counts
+periods without a new command.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def upward(forces: ContactForces, feet: Integers) -> Array:
 
 
 def main() -> None:
-    """Run the robot until its motors are turned off."""
+    """Run the robot until its motors are turned off and commands cease."""
     parser = argparse.ArgumentParser(description="A go1 that speaks Unitree's low-level interface on this computer.")
     parser.add_argument("--silence", type=float, default=20.0 / RATE_HZ, help="longest silence [s] (%(default)s)")
     parser.add_argument("--domain", type=int, default=0, help="number of the DDS domain (%(default)s)")

@@ -5,8 +5,8 @@
     idcontrol loop --controller experiments.examples.whole_body:WholeBody --duration 10
 
 It assumes that standing feet do not move. The joint accelerations then determine the acceleration of the base (least
-squares). Only contact forces can cause this acceleration, so they follow from the rows b of the equation of motion. The
-rows q of the joints give the torques::
+squares). Only contact forces can cause this acceleration, so they follow from the base's rows b of the equation of
+motion. The joints' rows q give the torques::
 
     J_b v̇_b = -J_q v̇_q - J v / T
     min  ½ |J_bᵀ f - (M_b v̇ + c_b)|² + ½ ε |f|²     s.t.  friction pyramids

@@ -42,7 +42,7 @@ RUNS = tuple(
 
 
 def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
-    """Return the outcomes in the form of the paper's tables, and our statements about them."""
+    """Return the outcomes in the form of the paper's tables, and verdicts on the paper's statements in words."""
     results = Results(outcomes)
     return (
         verdicts(judged(outcomes)),
