@@ -9,7 +9,7 @@ Each file has one concept, from timing through places to joints:
     legs       kinematics of one leg and its inverse                 measured   measured motion of base and feet
     joints     joint motion from the motion of the feet              push       effect of the feet on a swaying base
     balance    optional righting by the stance legs
-    trot       all of these, once per control period                 packing    all arrays of a planner as one argument
+    trot       the planner that combines them, once per period       packing    all arrays of a planner as one argument
     paper      the original planner of the paper, for comparison
     stand      a constant pose, for robots with any legs
 

@@ -25,8 +25,8 @@ class BaseReference(NamedTuple):
         twist: Velocities of the coordinates, shape (4,) [m/s, rad/s].
         rate: Accelerations of the coordinates, shape (4,) [m/s², rad/s²].
         sway: Displacement of the base in a swaying gait (ahead, left, up, roll, pitch) with first and second time
-            derivatives, shape (3, 5) [m, m, m, rad, rad; s]. Pose, twist and rate contain the displacements.
-        extent: Fraction of the sway that has built up, with its first and second time derivatives, shape (3,) [-; s].
+            derivatives, shape (3, 5), in m, rad and s. Pose, twist and rate contain the displacements.
+        extent: Fraction of the sway that has built up, with its first and second time derivatives, shape (3,), in s.
         goal: Goal of the correction: x, y and heading, shape (3,) [m, m, rad].
     """
 

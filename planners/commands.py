@@ -130,7 +130,7 @@ class Joystick:
         self._asked = np.zeros(3)
 
     def steer(self, axes: Array) -> None:
-        """Set the axes: forward, left, turn to the left, further axes, -1 to 1; NaN for missing axes."""
+        """Set the axes forward, left and turn to the left, -1 to 1; NaN for missing axes; further axes are ignored."""
         stick = np.nan_to_num(axes[:3])
         self._asked[:] = np.sign(stick) * np.maximum(np.abs(stick) - DEAD_BAND, 0.0) / (1.0 - DEAD_BAND) * self._most
 

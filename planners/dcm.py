@@ -244,7 +244,7 @@ def toward(begin: Motion, goal: Array, begin_s: float, end_s: float, t: float) -
 
 
 def swing_height(steps: Steps, step: Footstep, t: float) -> tuple[float, float, float]:
-    """Return the height of a swinging foot above its lift-off position, and its rates [m, m/s, m/s²].
+    """Return height, velocity and acceleration of a swinging foot above its lift-off position [m, m/s, m/s²].
 
     The foot leaves the ground smoothly and returns with the touchdown speed, at which it continues until it lands.
     """
@@ -265,7 +265,10 @@ def swing_height(steps: Steps, step: Footstep, t: float) -> tuple[float, float, 
 
 
 def heading_at(steps: Sequence[Footstep], feet: Array, t: float) -> tuple[float, float, float]:
-    """Return the mean yaw of the feet, which turns with the swinging foot, and its rates [rad, rad/s, rad/s²]."""
+    """Return the mean yaw of the feet, its rate and its acceleration [rad, rad/s, rad/s²].
+
+    The yaw turns while a foot swings.
+    """
     yaw = feet[:, 2].copy()
     for step, following in itertools.zip_longest(steps, steps[1:]):
         before = yaw.mean()

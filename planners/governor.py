@@ -51,7 +51,7 @@ OVERLAP = 0.02
 """Share of the stride by which stances overlap longer than the number of stance feet requires [-]."""
 
 OWN_LOAD = 1.15
-"""The stride of the robot file is kept while it needs at most this share of every limit [-]; `limit_joints` clips short
+"""The gait's own stride is kept while it needs at most this share of every limit [-]; `limit_joints` clips short
 peaks."""
 
 LOW_STEP = 0.55
@@ -268,7 +268,7 @@ def govern(
     Args:
         target: The command (v_x, v_y, ω) [m/s, m/s, rad/s].
         acceleration: Largest acceleration of the base along the ground [m/s²], including the acceleration in a curve.
-        gait: Gait of the robot file.
+        gait: The gait, with its own stride.
         feet: Nominal feet in the horizontal frame, shape (n, 3) [m].
         ability: Ability of the legs.
 

@@ -90,7 +90,7 @@ def least_grip(load: GraspLoad, mu: float, fingers: Booleans, limit: Array) -> f
         limit: Largest torques, shape (a,) [N m]; inf for no limit.
 
     Returns:
-        The bound [N m, or N for sliding fingers]; inf if no bound suffices.
+        The bound [N m, or N for fingers on prismatic joints]; inf if no bound suffices.
     """
     n, a = len(load.N), len(limit)
     u = load.effort.size - a

@@ -79,7 +79,7 @@ def reach_feet(
         plan: Planned phases and positions of the feet.
         base: The reference base, for stance feet.
         measured: The measured base, for all other feet.
-        leg_plan: Out: everything except velocities and accelerations.
+        leg_plan: Out: everything except velocities, accelerations and `reference`.
     """
     p_B = np.empty(3)
     turned = np.empty((3, 3))

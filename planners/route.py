@@ -19,7 +19,7 @@ from idcontrol.types import Array
 AHEAD: Final = 4
 """Number of planned steps; later steps change the present divergent component by less than a millimetre."""
 ARRIVED: Final = 0.01
-"""Largest distance [m] and angle [rad] of a foot from its last place without a further step."""
+"""A foot takes no further step if it is closer than this to its last place [m, rad]."""
 STOPS: Final = 0.15
 """Probability that a drawn segment is a stop."""
 STRAFES: Final = 0.2

@@ -171,7 +171,7 @@ def _plan_base_and_footholds(
         record: The planner's record.
         t: Time [s].
         dt: Time since the last tick [s].
-        target: Feasible target of the command (v_x, v_y, ω) [m/s, rad/s].
+        target: Commanded velocity (v_x, v_y, ω) before governor and limiter [m/s, rad/s].
         stops: True if the gait ends once the command is zero.
         changes: True if the gait ends now: feet in the air land as planned, and stance feet stay.
 

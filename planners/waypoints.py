@@ -35,8 +35,8 @@ class Waypoints:
     """A command that leads from point to point in a loop.
 
     On the line from the previous to the next waypoint, the machine follows a point ahead of itself (the carrot).
-    Heading errors above π/8 are corrected by turning on the spot, smaller errors while walking. The machine slows down
-    on the last centimetres.
+    If the heading error exceeds `TURN_FROM`, the machine turns on the spot until it is below `TURN_UNTIL`; smaller
+    errors are corrected while walking. The machine slows down on the last centimetres.
 
     Attributes:
         points: All waypoints, shape (n, 2) [m].

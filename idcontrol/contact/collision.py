@@ -1,4 +1,4 @@
-"""Contacts of arbitrary convex shapes with the ground, with fixed shapes and with each other, on coal."""
+"""Contacts of arbitrary convex shapes of the library coal with the ground, with fixed shapes and with each other."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class Contacts:
         return bound
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Rebuild copies and unpickled contacts from their fields, so that they bind their own arrays."""
+        """Build copies and unpickled contacts from the fields, so that they bind their own arrays."""
         return _of_fields, ({each.name: getattr(self, each.name) for each in fields(self) if each.init},)
 
     def _misfit(self, n: int) -> str:

@@ -242,7 +242,8 @@ def _separating_face(a: _Box, b: _Box, axis: Array, direction: Array) -> tuple[f
 def _separating_edges(a: _Box, b: _Box, best: float, edge: Array, axis: Array) -> tuple[float, int, int]:
     """Return the larger of `best` and the largest separation along a common normal of two edges.
 
-    Return also the box axes along which the two edges lie, -1 for `best`; write the normal, from B to A, into `axis`.
+    Return also the box axes along which the two edges lie, or -1 if `best` is returned unchanged. Write the normal of
+    the edges, from B to A, into `axis`.
     """
     Ra, Rb, best_i, best_j = a.rotation, b.rotation, -1, -1
     for i in range(3):

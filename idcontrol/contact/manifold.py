@@ -36,7 +36,8 @@ PARALLEL = 0.0523
 """Side lines touch along a line if the angle between them is below 3° [rad]."""
 
 ENGINE_TOLERANCE = 1e-5
-"""Accuracy of measured distances [m]. Beyond ten times this error the normal counts as wrong, too."""
+"""Accuracy of measured distances [m]. If a distance is wrong by more than ten times this, its normal counts as wrong,
+too."""
 
 SAME_POINT = 1e-7
 """Corners of a manifold closer than this are one point [m]."""
@@ -396,9 +397,9 @@ def _has_side(shapes: ShapeArrays, g: int) -> bool:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _facing(shapes: ShapeArrays, placed: Placed, g: int, direction: Array, sign: float) -> tuple[int, float]:
-    """Return the face with the normal closest to ``sign * direction``, and the cosine between both; (-1, -2) if none.
+    """Return the face with the normal closest to ``sign * direction``, and the cosine between both.
 
-    A shape without faces has none.
+    For a shape without faces the result is (-1, -2).
     """
     best, most = -1, -2.0
     for f in range(shapes.face_start[g], shapes.face_start[g + 1]):
@@ -420,7 +421,10 @@ def _loop(shapes: ShapeArrays, placed: Placed, face: int, out: Array) -> int:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _feature(shapes: ShapeArrays, placed: Placed, g: int, direction: Array, sign: float, out: Array) -> int:
-    """Write the points of a shape's core that face ``sign * direction``: face, line or point; return their number."""
+    """Write the corners of a shape that face ``sign * direction``, without its rounding; return their number.
+
+    They are the corners of a face, the two ends of a line, or one point.
+    """
     radius, half_length = shapes.cylinder[g]
     if radius > 0.0:
         axis = placed.rotation[g, :, 2]

@@ -208,7 +208,7 @@ class SphereContacts:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Rebuild copies and unpickled contacts with their own arrays."""
+        """Give copies and unpickled contacts arrays of their own."""
         built = partial(
             type(self),
             offsets=self._offset,
@@ -276,7 +276,7 @@ class SphereContacts:
     def foot_mounting(self) -> tuple[Integers, Array]:
         """The joint that carries each foot, shape (f,), and the foot's position in that joint's frame, (f, 3) [m].
 
-        The position of a sole is the origin of its frame, the position of a point foot is its centre.
+        The position of a sole is the origin of its frame, the position of a point foot is the centre of its sphere.
         """
         joint, centre = self.mounting()
         frames = [self.system.model.frames[int(frame)].placement.translation for frame in self._frame]

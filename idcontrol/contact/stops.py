@@ -1,7 +1,8 @@
 """Joint limits as contacts: one row of the joint's velocity, without friction (math.md, section 12.5).
 
-The upper limit q_hi of joint j has the gap ``q_hi - q`` and the row -e_j, with e_j the unit vector of the joint's
-velocity. Every contact model solves such rows together with the robot's contacts.
+The lower limit q_lo of joint j has the gap ``q - q_lo`` and the row e_j, the unit vector of the joint's velocity. The
+upper limit q_hi has the gap ``q_hi - q`` and the row -e_j. Every contact model solves such rows together with the
+robot's contacts.
 """
 
 from __future__ import annotations

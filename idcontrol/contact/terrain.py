@@ -76,7 +76,7 @@ def plane(normal: npt.ArrayLike = (0.0, 0.0, 1.0), offset: float = 0.0) -> Terra
 
 
 def height_map(heights: npt.ArrayLike, spacing: float, origin: tuple[float, float] | None = None) -> Terrain:
-    """Return smooth ground through samples on a grid; it continues level beyond the borders.
+    """Return smooth ground through samples on a grid; beyond a border it keeps the heights of the border.
 
     Args:
         heights: ``heights[i, j]`` is the height at (x_0 + i spacing, y_0 + j spacing), at least 2 x 2 [m].

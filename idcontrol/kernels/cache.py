@@ -47,14 +47,14 @@ _SIZE: Final = 16
 """Bytes of a digest in a file, and hexadecimal digits of a digest in a file's name."""
 
 MARK: Final = b"<idcontrol:%b>"
-"""Prefix of the name of a linked kernel in machine code, in base 64."""
+"""Form of the name of a linked kernel in machine code; the name itself is in base 64."""
 entered: set[bytes] = set()
 """Names of the linked kernels that the compiled code in this process may call."""
 
 WAIT_S: Final = 300.0
 """Longest wait for another process that compiles the same code [s]; that process may be suspended."""
 _LOOK_S: Final = 0.02
-"""Time between two looks whether the other process has finished [s]."""
+"""Time between two attempts to lock a file that another process has locked [s]."""
 _claimed: list[tuple[int, Path]] = []
 """Open lock files of the code that this process is compiling, and their paths."""
 

@@ -28,9 +28,9 @@ LANDED_S: Final = 0.02
 TIPS_RAD: Final = 0.01
 """A standing sole counts as tipping over an edge if it is tilted by more than this [rad]."""
 FLAT_RAD: Final = 0.001
-"""It is flat again below this tilt [rad]."""
+"""A tipped sole counts as flat again below this tilt [rad]."""
 FLATTENS_RAD_S: Final = 0.6
-"""Rate at which it turns back, so that its raised corners touch the ground softly [rad/s]."""
+"""Rate at which a tipped sole turns back; at this rate its raised corners touch the ground softly [rad/s]."""
 
 
 def turned(yaw: float) -> Array:
@@ -69,7 +69,8 @@ class Body:
         contacts: Contact spheres of the machine's feet, on a separate system.
         com: Task on the centre of mass; not among `tasks` on a fixed base.
         trunk: Tasks on the orientations of base and torso; none on a fixed base.
-        feet: Tasks on the feet; the task of a standing foot has no weight, except shortly after landing.
+        feet: Tasks on the feet; the task of a standing foot has no weight, except shortly after landing and while its
+            tipped sole turns back.
         hand: Task on the position of a hand that touches nothing; None without such a hand.
         press: Target of the force on a hand that may touch a wall, which counts as the last foot; None without such a
             hand.

@@ -138,7 +138,7 @@ class Delayed(DisturbedPlant):
         return self.plant.reset(state)
 
     def step(self, tau: Array, dt: float) -> State:
-        """Apply for `dt` [s] the torques commanded `periods` calls earlier."""
+        """Apply for `dt` [s] the torques commanded `periods` calls earlier, at the start those of the first call."""
         self._waiting.append(tau.copy())
         # Until a command is due, the first command is applied, so that the robot does not fall at the start.
         due = self._waiting.popleft() if len(self._waiting) > self.periods else self._waiting[0]
@@ -159,7 +159,7 @@ def delay_periods(what: str, delay_s: float, h: float) -> int:
 
 @dataclass(slots=True)
 class DrawnFriction(DisturbedPlant):
-    """A plant that draws a new friction coefficient for each touchdown of a foot.
+    """A plant that draws a new friction coefficient for each touchdown of a foot, or of a corner of a sole.
 
     Attributes:
         contacts: The plant's own contacts, whose `mu` is written.
@@ -176,13 +176,13 @@ class DrawnFriction(DisturbedPlant):
         self._touching = np.zeros(self.contacts.mu.size, dtype=np.bool_)
 
     def reset(self, state: State) -> State:
-        """Start from `state`, with friction drawn for every foot."""
+        """Start from `state`, with friction drawn for every contact."""
         self._touching[:] = False
         self.contacts.mu[:] = self.rng.uniform(*self.between, self.contacts.mu.size)
         return self.plant.reset(state)
 
     def step(self, tau: Array, dt: float) -> State:
-        """Step the plant; draw the friction for feet that have lifted off."""
+        """Step the plant; draw the friction for contacts that have opened."""
         after = self.plant.step(tau, dt)
         touching = np.zeros_like(self._touching)
         touching[self.plant.contact_forces().identity] = True

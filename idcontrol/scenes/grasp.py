@@ -67,7 +67,7 @@ class GraspConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         friction: The assumed friction of the controller, and the friction pyramids.
         acceleration_gains: Gains of controllers with an inertia model [1/s², 1/s]; null uses the gains of the robot
             file.
-        torque_feedback: True adds joint feedback with the torque gains of the robot file.
+        torque_feedback: True adds joint feedback with the torque gains of the robot file to every controller but `pid`.
         inverse: Settings of inverse-dynamics controllers.
     """
 
@@ -103,7 +103,7 @@ class GraspScene:
         config: The configuration.
         robot: Robot of the grasp.
         names: Names of the robot's joints.
-        fingers: True for joints that move some but not all fingertips, shape (a,).
+        fingers: True for joints that do not move all fingertips, shape (a,).
         mount: Name of the joint that carries the hand.
     """
 
@@ -283,7 +283,10 @@ class WithJointFeedback:
         self.controller.reset()
 
     def __call__(self, state: State, reference: Reference) -> Command:
-        """Return torques for the period that begins at `state.t`, clipped at their limits."""
+        """Return torques for the period that begins at `state.t`, clipped at their limits.
+
+        A failed command is returned without feedback.
+        """
         command = self.controller(state, reference)
         if command.status is Status.FAILED:
             return command

@@ -12,14 +12,15 @@ from idcontrol.plants.parts import brake, copied, substeps
 from idcontrol.types import Array, ContactForces, State
 
 STEP_S = 5e-4
-"""Longest step [s]; joint velocities are explicit in time."""
+"""Longest step [s]; joint accelerations are taken at its beginning."""
 
 
 class Hoist(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A hoist that carries the robot of a loop.
 
     Attributes:
-        hangs: True if the robot hangs in the air: it neither stands up nor lies down. A simulated base rests.
+        hangs: True if the robot hangs in the air: it neither stands up nor lies down. In simulation its base is at
+            rest.
         estop_s: Time from which the simulated machine reports a pressed emergency stop; null for never.
     """
 

@@ -182,8 +182,9 @@ def record_walk(
         progress: Called with the completed share.
 
     Returns:
-        The metrics of `idcontrol.record.metrics.locomotion`, wall and processor time, number of ticks with a foot out
-        of reach, and the reason of the controller's first failure (``failed_because``; None if it never failed).
+        The metrics of `idcontrol.record.metrics.locomotion`, the friction of plant and controller, the number of ticks
+        with a foot out of reach, the reason of the controller's first failure (``failed_because``; None if it never
+        failed), wall and processor time, and the real-time factor.
 
     Raises:
         UnknownName: The controller or plant does not exist.

@@ -154,7 +154,7 @@ class Walk:
         steps: The steps; more are added as they are needed.
         plan: The horizontal motion of the centre of mass.
         landings: The touchdowns so far.
-        caught: Number of times that steps were replanned.
+        caught: Number of times that steps were replanned, without the placements along a route.
         end_s: Time at which the walk comes to rest if no steps are replanned [s].
     """
 

@@ -125,7 +125,7 @@ class WalkSession:
         return plant if kick.at_s is None else Kicked(plant, round(kick.at_s / dt), np.array(kick.velocity_m_s))
 
     def between(self) -> Between | None:
-        """Return the motion between lying and standing, and the gains that hold the joints on it."""
+        """Return the motion between lying and standing with its joint gains; None if the robot does not lie."""
         if self._rise is None:
             return None
         kp, kd = self._scene.robot.torque_gains(self.system.actuated_names)
@@ -254,12 +254,12 @@ class NotedPlanner:
         return self.planner.halted if isinstance(self.planner, TrotPlanner) else bool(self._stance.all())
 
     def halt(self) -> None:
-        """Come to rest, with the feet in positions from which the robot can lie down."""
+        """Come to rest, with the feet in positions from which the robot can lie down; only a `TrotPlanner` does so."""
         if isinstance(self.planner, TrotPlanner):
             self.planner.halt(self._out)
 
     def steer(self, axes: Array) -> None:
-        """Pass on the axes of the robot's joystick, shape (4,)."""
+        """Pass on the axes of the robot's joystick, shape (4,); without a joystick, do nothing."""
         if self._joystick is not None:
             self._joystick.steer(axes)
 

@@ -176,7 +176,7 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         rate_hz: Rate of the control loop.
         power: Share of the robot's torque limits and torque rates that planner, controller and gate use. A loop at a
             power below 1 begins at 0.1, and raises its limits within `loop.policy.power_ramp_s`.
-        seed: Seed of all random numbers: start, noise, ground.
+        seed: Seed of all random numbers: start, noise, sensing, ground.
         preset: Name of the preset.
         planner: ``trot``, or ``paper`` for the paper's original planner with its quirks (only for the robot `links`).
         plant_rate_hz: Minimum stepping rate of the plant; null uses `rate_hz`.
@@ -460,7 +460,7 @@ class WalkScene:
 
         Raises:
             UnknownName: The plant does not exist.
-            InputError: The plant does not support the disturbance.
+            InputError: The plant does not support the disturbance, or its delay is not a whole number of periods.
         """
         config, rng = self.config, np.random.default_rng([self.config.seed, GROUND_STREAM])
         disturbance, angle = config.disturbance, config.disturbance.normal_error_rad

@@ -1,8 +1,8 @@
 """A machine under whole-body tasks: it sways, squats, reaches, lifts a foot or walks.
 
-The centre of mass, the orientations of base and torso and the pose of a foot in the air are tasks
-(`idcontrol.tasks`); the joints follow the home pose as far as these tasks leave them free. A `Stand` or a `Walk` sets
-the references and the stance feet in each tick (`idcontrol.scenes.motions`).
+The centre of mass, the orientations of base and torso, a hand and a foot in the air have tasks (`idcontrol.tasks`). The
+joints follow the home pose as far as these tasks leave them free. In each tick a `Stand`, a `Walk`
+(`idcontrol.scenes.motions`) or a `Press` (`idcontrol.scenes.press`) sets the references and the stance feet.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Push(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Punches(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Pushes on all links: one between each two waypoints, at a random time and in a random horizontal direction.
+    """Pushes on all links: one between consecutive waypoints, at a random time and in a random horizontal direction.
 
     Attributes:
         force_n: Smallest and largest force, drawn for each punch; null for no punches.
@@ -306,7 +306,7 @@ class WholeBodyScene:
         return plant
 
     def punches(self) -> list[tuple[float, Array]]:
-        """Return time [s] and force [N], shape (3,), of each punch: one between each two waypoints."""
+        """Return time [s] and force [N], shape (3,), of each punch: one between consecutive waypoints."""
         config = self.config
         if self.way is None or config.punches.force_n is None:
             return []

@@ -1,4 +1,6 @@
-"""Pure numerics on small dense arrays: linear complementarity problems, quadratic programs, rank; no robotics.
+"""Numerics on small arrays: linear complementarity problems, quadratic programs, rank, Cholesky factors.
+
+Only `enumerate` and `modes` are about contacts; the other modules have no robotics.
 
 Most solvers are a compiled kernel and a thin Python function. The kernel takes its arrays from an arena
 (`idcontrol.kernels.arena`) and may be called by other kernels; the function checks shapes, calls the kernel and returns

@@ -134,7 +134,7 @@ _NO_ANSWER: Final = RowLcpAnswer(
     SOLVED, 0, 0.0, ACTIVE_SET, np.empty(0), np.empty(0), np.empty(0), np.empty(0, dtype=np.int64)
 )
 _NO_EQUALITIES = np.int64(0)
-"""Zero as an array; with a literal zero, Numba would compile `smallest_norm_kernel` separately."""
+"""Zero as a NumPy integer; with a literal zero, Numba would compile `smallest_norm_kernel` separately."""
 
 
 @njit(cache=True, inner=True, error_model="numpy", forceinline=True)

@@ -653,7 +653,7 @@ def nearest_kernel(problem: NearestProblem, start: Array, max_nodes: int, arena:
         arena: Arena for all arrays, including the arrays of the result.
 
     Returns:
-        The closest solution.
+        The closest solution; without `start`, the first solution.
     """
     k, y, metric = problem.v0.size, zeros(arena, problem.v0.size), _metric(problem, arena)
     n, known = problem.mu.size, start.size == k

@@ -31,8 +31,8 @@ from idcontrol.solvers.status import INACCURATE, INFEASIBLE, ITERATIONS, SOLVED,
 from idcontrol.types import Array, Integers
 
 _SIGN: Final = 1e-9
-"""Relative size below which negative values count as zero. A velocity is relative to its value at zero impulse plus its
-change, an impulse to the largest impulse.
+"""Relative size below which negative values count as zero. The reference of a velocity is its value at zero impulse
+plus its change; the reference of an impulse is the largest impulse.
 """
 _DEPENDENT: Final = 1e-12
 """Ratio |ρ⊥|²/|ρ|² below which a row counts as dependent on the active rows."""
@@ -204,7 +204,7 @@ def ppm_kernel(rho: Array, r: Array, roundoff: Array, max_passes: int, start: In
         arena: Arena for all arrays, including the arrays of the answer.
 
     Returns:
-        The answer, with a certificate if the status is INFEASIBLE; ITERATIONS if pivoting cycles.
+        The answer, with a certificate if the status is INFEASIBLE; ITERATIONS if pivoting cycles or reaches the limit.
     """
     n, k = rho.shape
     factor, columns, z_active = empty_factor(k, arena), matrix(arena, k, n), vector(arena, k)

@@ -22,7 +22,7 @@ a plane by 0.1 mm would push against each other with thousands of newtons.
 """
 
 _ROUNDING: Final = 1e-14
-"""Relative rounding error of a difference of squares of short rows."""
+"""Relative rounding error of a difference of squares of rows with few entries."""
 
 
 class IndependentRows(NamedTuple):

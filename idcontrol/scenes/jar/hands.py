@@ -70,7 +70,7 @@ class Arm:
         self._before = (self.ik.q[:ARM_JOINTS].copy(), np.zeros(ARM_JOINTS))
 
     def begin(self, goal: pin.SE3 | None) -> None:
-        """Begin a motion from the commanded pose to `goal`; None means no motion."""
+        """Begin a motion from the commanded pose to `goal`; None keeps the previous goal."""
         self.start, self.goal = self.pose, self.goal if goal is None else goal
 
     @property

@@ -32,7 +32,8 @@ _ARM = (
     ((0.5, 0.0, 0.0, 0.0, 0.0, 0.2155), 1.8, (0.0, 0.0006, 0.0004), (0.005, 0.0036, 0.0047), 2.094),
     ((-0.5, 1.0, 0.0, 0.0, 0.081, 0.0), 0.3, (0.0, 0.0, 0.02), (0.001, 0.001, 0.001), 3.054),
 )
-"""The arm's joints, each about its z axis; angles in half turns, so that 0.5 is a right angle."""
+"""The arm's joints, each about its z axis. Roll, pitch and yaw are in half turns (0.5 is a right angle), the range of
+angle in rad."""
 
 _MOUNT_M = 0.15
 """Distance from the last joint of the arm to the palm's frame, at the far end of the palm's box [m]."""
