@@ -1,6 +1,6 @@
 """Motor torques for robots in contact: inverse dynamics that predicts its own contact forces.
 
-Most programs need only the names below::
+Most programs need only the names of this module. For example::
 
     import idcontrol as idc
 

@@ -44,9 +44,9 @@ LEMKE_BAR = Bar(of="peer", bar=1.2, goal=1.0)
 
 
 def rows(walk: RecordedWalk, effort: Effort, contacts: Sequence[int] = CONTACTS) -> Iterator[TimingRow]:
-    """Return, for each number of contacts, rows of stage I against each installed solver, then one of Lemke's method.
+    """Return, for each number of contacts, rows of stage I, alone and with each solver, and of Lemke.
 
-    A solver whose `most` is exceeded has no row, nor has Lemke's method above `LEMKE_MOST` contacts.
+    A solver has no row if it is not installed, or above its `most` contacts; Lemke's method has none above `LEMKE_MOST`.
     """
     for n in sorted(contacts):
         steps = problems(walk, n)

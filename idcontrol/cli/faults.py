@@ -27,7 +27,7 @@ class RunFault(Exception):
 
 
 class Stopped(Exception):
-    """The user ended the command: by a signal, or without arming the machine. The text is one line.
+    """The user ended the command, by a signal or by not arming the machine. The text is one line.
 
     Attributes:
         status: Exit status of the command.

@@ -1,7 +1,7 @@
 """Scenes: robots and objects with their ground, planner, controller and plant; most are built from one configuration.
 
-- `walk`: a walking legged robot; `locomotion` records the walk, `replay` compares controllers in its states, `hoist`
-  holds the robot in the air.
+- `walk`: a walking legged robot; `locomotion` records the walk, `replay` asks a controller for torques in the recorded
+  states, `hoist` holds the robot in the air.
 - `whole_body`: a machine on feet or soles under whole-body tasks; `body` contains the tasks, `motions` and `press` the
   planners.
 - `grasp`: an arm that swings a box between its fingertips.

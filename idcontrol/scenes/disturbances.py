@@ -138,7 +138,7 @@ class Delayed(DisturbedPlant):
         return self.plant.reset(state)
 
     def step(self, tau: Array, dt: float) -> State:
-        """Apply for `dt` [s] the torques commanded `periods` calls earlier, at the start those of the first call."""
+        """Apply for `dt` [s] the torques commanded `periods` calls earlier; before that, the first torques."""
         self._waiting.append(tau.copy())
         # Until a command is due, the first command is applied, so that the robot does not fall at the start.
         due = self._waiting.popleft() if len(self._waiting) > self.periods else self._waiting[0]

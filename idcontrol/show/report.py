@@ -85,7 +85,7 @@ def render(template: str, *, plots: Plots | None, pictures: Sequence[Picture], *
 
     Args:
         template: File name of a template in this package.
-        plots: Interactive plots of the page; None for a page without.
+        plots: Interactive plots of the page; None for a page without plots.
         pictures: Pictures of the page.
         values: Further variables of the template.
     """

@@ -17,10 +17,10 @@ SAME_S = 1e-9
 
 
 def overlay(named: Sequence[tuple[str, RunOutcome]]) -> Plots | None:
-    """Return the plots of those runs that are walks, over a common time axis; None if no run is a walk.
+    """Return the plots of the runs that are walks, over a common time axis; None if no run is a walk.
 
     Args:
-        named: Runs with their names in the legend.
+        named: Runs with their names in the legend; runs beyond the number of `COLORS` are left out.
     """
     walks: list[tuple[str, Walk, str]] = []
     for (name, outcome), color in zip(named, COLORS, strict=False):

@@ -72,8 +72,8 @@ raised above the middle by this share of half the height."""
 FITTING_S = 5.0
 """Time in which the server sets the camera of a newly connected browser [s]."""
 PUBLISHED = 1.25
-"""Factor on the distance of the camera on a published page, which cannot adapt it: the stage fits pages up to twice as
-high as wide."""
+"""Factor on the distance of the camera on a published page. Such a page cannot adapt the distance; with this factor the
+stage fits pages up to twice as high as wide."""
 PANELS_PX, LEAST_FREE = 630, 0.3
 """Width of the panels at both sides of a page [px], and minimum width between them, as a share of the page's height."""
 CORNER = (
@@ -90,7 +90,7 @@ class _Arrow(NamedTuple):
 
     Attributes:
         frame: The frame.
-        rods: Two copies of each rod of `idcontrol.show.view.shapes.shaft`.
+        rods: Two copies of each rod in `idcontrol.show.view.shapes.RODS`.
         head: The head.
     """
 
