@@ -46,7 +46,7 @@ LEMKE_BAR = Bar(of="peer", bar=1.2, goal=1.0)
 def rows(walk: RecordedWalk, effort: Effort, contacts: Sequence[int] = CONTACTS) -> Iterator[TimingRow]:
     """Return, for each number of contacts, rows of stage I, alone and with each solver, and of Lemke.
 
-    A solver has no row if it is not installed, or above its `most` contacts; Lemke's method has none above `LEMKE_MOST`.
+    A solver has a row if it is installed, up to its `most` contacts; Lemke's method has a row up to `LEMKE_MOST`.
     """
     for n in sorted(contacts):
         steps = problems(walk, n)
