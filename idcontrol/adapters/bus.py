@@ -5,9 +5,9 @@
     idcontrol loop  <── UDP, idcontrol.loop.wire ──>  idcontrol bus  <── DDS, idcontrol.adapters.unitree ──>  robot
 
 The loop sees the `Bridge` as its machine (`idcontrol.loop.machine`). The bridge sends no message to the robot until the
-loop runs. Then it forwards the loop's newest command to the robot, and the robot's newest state to the loop. If the
-loop is silent or brakes, the bridge brakes the joints with the damping of the robot's drives; at the end it turns the
-motors off. If the robot is silent, the bridge is also silent, and the loop brakes.
+loop runs. It forwards the newest state of the robot to the loop and, while the loop runs, the newest command of the
+loop to the robot. If the loop is silent or brakes, the bridge brakes the joints with the damping of the robot's
+drives; at the end it turns the motors off. If the robot is silent, the bridge is also silent, and the loop brakes.
 
 A message on ``rt/lowcmd`` moves every robot that receives it. Messages therefore stay on this computer unless an
 interface is named.

@@ -29,7 +29,7 @@ MOTOR_CMD: Final = np.dtype(
     + [("reserve", "<u4", (3,))],
     align=True,
 )
-"""Command of a motor: torque ``tau + kp (q - q_measured) + kd (dq - dq_measured)`` in mode 1, no torque in mode 0."""
+"""Command to a motor: torque ``tau + kp (q - q_measured) + kd (dq - dq_measured)`` in mode 1, no torque in mode 0."""
 BMS_CMD: Final = np.dtype([("off", "u1"), ("reserve", "u1", (3,))], align=True)
 _HEAD: Final = [
     ("head", "u1", (2,)),
@@ -53,7 +53,7 @@ LOW_CMD: Final = np.dtype(
     ],
     align=True,
 )
-"""Command of the robot."""
+"""Command to the robot."""
 IMU_STATE: Final = np.dtype(
     [
         ("quaternion", "<f4", (4,)),

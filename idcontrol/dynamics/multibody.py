@@ -6,9 +6,9 @@ Compiled terms need no lock. `terms_kernel` consists of `inertia_kernel`, which 
 (tests/dynamics/test_multibody.py).
 
 All vectors are spatial, in world axes at the origin of the first joint: this point moves with the robot, so rounding
-does not grow with the distance from the world's origin. J_k is the column of velocity k; V_j, A_j and I_j are velocity,
-drift and inertia of the body that joint j carries. Velocity k belongs to joint j(k). With sums over all bodies that
-velocity k moves,
+does not grow with the distance from the world's origin. The resulting `Terms.jacobian` and `Motion` are moved to the
+world's origin. J_k is the column of velocity k; V_j, A_j and I_j are velocity, drift and inertia of the body that joint
+j carries. Velocity k belongs to joint j(k). With sums over all bodies that velocity k moves,
 
     c_k = J_kᵀ Σ (I (A - g) + V ×* I V),    M_kl = J_lᵀ (Σ I) J_k  for the velocities l that move j(k).
 

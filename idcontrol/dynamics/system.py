@@ -369,8 +369,8 @@ class System:
         flyers: The argument of `carry`.
         flyer_rows: Indices of each free-flyer's velocities in the system's order, shape (number of free-flyers, 6).
         floats: True if all joints hang on one free-flyer, the base, whose velocities come first.
-        unit: First index in Pinocchio's q, and size, of each vector of unit length, shape (k, 2): quaternions of
-            free-flyers, cosine and sine of continuous joints.
+        unit: First index in Pinocchio's q, and size, of each vector of unit length, shape (k, 2), such as quaternions
+            of free-flyers, cosine and sine of continuous joints.
         M: Joint-space inertia, shape (m, m).
         bias: Coriolis, centrifugal and gravity terms c of ``M v̇ + c = Pᵀτ + Jᵀf``, shape (m,) [N, N m]; v̇ of a
             free-flyer is classical (see the module).
@@ -467,7 +467,7 @@ class System:
         self._gather = entry(_gather, self._bound)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Rebuild copies and unpickled systems with their own terms, at the neutral configuration."""
+        """Give copies and unpickled systems terms of their own, at the neutral configuration."""
         rebuilt = partial(
             System,
             actuated=self.actuated_names,

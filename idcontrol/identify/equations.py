@@ -133,7 +133,7 @@ def blocks(log: Log, robot: Robot, system: System) -> Blocks:
 
 
 def velocity_lag(log: Log, system: System, windows: Sequence[tuple[int, int]]) -> float:
-    """Return the time by which the joint velocities of a log lag behind its positions, e.g. filtered velocities [s].
+    """Return the time by which the joint velocities of a log lag behind its positions, e.g. by a filter [s].
 
     The lag is the least-squares solution of ``Δq/Δt = v + lag v̇``, averaged over each window. A window is its first
     tick, and the tick after its last.
@@ -153,7 +153,7 @@ def velocity_lag(log: Log, system: System, windows: Sequence[tuple[int, int]]) -
 def _windows(log: Log) -> list[tuple[int, int]]:
     """Return the first tick of each block, and the tick after its last.
 
-    If there are more than `MOST_BLOCKS` blocks, the result has evenly spaced ones.
+    If there are more than `MOST_BLOCKS` blocks, evenly spaced blocks are returned.
     """
     period = float(np.median(np.diff(log.t)))
     ticks = max(1, round(BLOCK_S / period))

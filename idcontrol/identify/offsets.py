@@ -76,7 +76,7 @@ class Samples(NamedTuple):
     Attributes:
         q: Configurations of n samples, shape (n, nq).
         standing: True for the points that stand, shape (n, k).
-        stance: Number of each sample's stance, shape (n,); during a stance the same points stand.
+        stance: Index of each sample's stance, shape (n,); during a stance the same points stand.
         rolled: Displacement of each sphere by rolling since the beginning of the log, world axes, shape (n, k, 3) [m].
     """
 

@@ -54,7 +54,7 @@ control step too long, ticks      the last torque holds at the machine; braked a
 missed
 controller hangs                  the machine brakes itself after 20 periods and 20 ms without a command;
                                   the loop interrupts the controller after 0.1 s and also brakes
-controller raises, or returns     braked immediately; the traceback is in the metrics
+controller raises, or returns     braked immediately; the traceback is in traceback.txt
 torques of another shape
 controller returns a NaN          the last torque holds; braked after 5 ticks in a row
 controller's status is failed     its torque is zero and is not sent: the last torque holds; braked after 5 ticks in

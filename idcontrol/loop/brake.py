@@ -12,6 +12,8 @@ from idcontrol.types import Array, State
 def brake(system: System, limits: Limits, state: State, h: float) -> Array:
     """Return torques that damp the velocities at the end of the period, ``τ = -D q̇⁺``, shape (a,) [N m].
 
+    Torques beyond the limits are clipped.
+
     ::
 
         M (v⁺ - v) = h Pᵀτ   =>   (M + h PᵀD P) v⁺ = M v,   q̇⁺ = P v⁺

@@ -1,7 +1,7 @@
 """Clocks, and the cycles of a fixed-rate loop.
 
-Deadlines are absolute: cycle k is due at ``epoch + k·period``, so lateness never adds up. Cycles that cannot start in
-time are counted and skipped; two cycles are never closer than half a period.
+Deadlines are absolute: cycle k is due at ``epoch + k·period``, so lateness never adds up. Cycles that would start more
+than half a period late are counted and skipped.
 
 If the machine has a separate clock, the cycles follow its datagrams. A cycle begins as soon as a datagram arrives close
 to the deadline, and the next deadline moves towards that time by a small amount per period. The loop thus keeps its
@@ -45,8 +45,8 @@ value.
 """
 
 JUMP_NS = 1 * NS
-"""Largest advance of the clock between two cycles [ns]. A larger advance, or any step backwards, counts as a jump: the
-process was suspended.
+"""Largest advance of the clock from the start of a cycle to the next call of `Pacer.wait` [ns]. A larger advance, or
+any step backwards, counts as a jump, e.g. because the process was suspended.
 """
 
 

@@ -57,7 +57,7 @@ class Guard:
     def on_alarm(self) -> None:
         """Interrupt a call that hangs; at any other time, do nothing.
 
-        An alarm while time remains is ignored: it belongs to other code, or to the previous tick.
+        An alarm while the timer still runs is ignored: it belongs to other code, or to the previous tick.
 
         Raises:
             Hung: A call has not returned in time.

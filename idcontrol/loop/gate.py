@@ -178,7 +178,7 @@ class Setpoints:
         return Fault.ASTRAY if off > tracking else Fault.NONE
 
     def follow(self, rows: Array, tracking: float) -> Fault:
-        """Adopt rows for the drives, shape (5, a); their positions and velocities are also the reference."""
+        """Adopt rows for the drives, shape (5, a), also as reference positions and velocities; return the fault."""
         self._desired[0][:], self._desired[1][:] = rows[1], rows[2]
         return self.take(rows, tracking)
 

@@ -366,7 +366,7 @@ class _Work:
         return bool(self.stop.asked)
 
     def _among(self, children: list[subprocess.Popen[bytes]], ring: Ring, machine_fd: int | None) -> dict[str, Any]:
-        """Run the loop with its child processes, the recorder first; add the plant's process; return the metrics."""
+        """Run the loop; return the metrics. `children` begins with the recorder; the process of a plant is appended."""
         recorder, stop, attended = children[0], self.stop, self.attended
         # a machine that was not started by this loop draws its own session number
         other = secrets.randbits(32) if self.settings.peer is None else None
@@ -440,7 +440,7 @@ class _Work:
         raise RuntimeError(f"the recorder {fault}{braked}; {self.out} has what it had written")
 
     def _ending(self, loop: ControlLoop, granted: realtime.Granted, **taken: Any) -> record.Ending:
-        """Return the end of the loop; write the traceback of an error of planner or controller next to the record."""
+        """Return how the loop ended; write the traceback of an error of planner or controller into `out`."""
         counts, asked = loop.counts, self.stop.asked
         if counts.traceback:
             with contextlib.suppress(OSError):  # if the disk is full, the recorder reports it

@@ -2,10 +2,10 @@
 
 The machine is held still (a robot on its stand, its brakes closed) until the loop runs for the first time. It applies
 the newest command until a newer command comes, and sends its state in every tick. If the loop is silent, the last
-command applies for the tolerated time; then the machine brakes its joints until they rest. Simulated time stands still
-while the process is not running, so CPU time taken by other processes does not disturb the controller. The machine
-stops at once if the plant leaves the bounds of `Format.state_range`, e.g. under an unstable controller: braking would
-not help.
+command applies for the tolerated time; then the machine brakes until its joints rest (`WATCHDOG`). Simulated time
+stands still while the process is not running, so CPU time taken by other processes does not disturb the controller. The
+machine stops at once if the plant leaves the bounds of `Format.state_range`, e.g. under an unstable controller: braking
+would not help.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class Observer:
         datagram: The last datagram that was read; None before the first datagram.
         faults: Faults of that datagram.
         message: The last plausible message; None before the first plausible message.
-        advanced: Time of the loop at which the time in the machine's messages last advanced [ns].
+        advanced: Time of the loop at which the time in the machine's messages last changed [ns].
         state: State for planner and controller, from the message or estimated; None before the first message.
         joints: Positions and velocities of the joints in that state.
     """
@@ -81,7 +81,7 @@ class Observer:
             datagram: The state; it is not used if it is implausible.
             now: Time [ns].
             running: True if torques flow; the state must then be a plausible successor of the last state.
-            working: True if planner and controller are called; the state is then estimated.
+            working: True if planner and controller are called; an estimator, if there is one, is then called too.
         """
         parts, last, self.datagram = self._parts, self.message, datagram
         values = datagram.values if parts.translation is None else parts.translation.state(datagram.values)

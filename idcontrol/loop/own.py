@@ -76,7 +76,7 @@ class SocketPlanner:
     """
 
     def __init__(self, name: str, planner: Any, setup: Setup, notes: int) -> None:
-        """Connect the planner called `name`; the `notes` values that an experiment's planner records are NaN.
+        """Connect the planner called `name`; `notes` is the number of values that `notes()` returns.
 
         Raises:
             InputError: The rate of the planner is unusable, or the robot cannot follow targets
@@ -136,7 +136,7 @@ class SocketPlanner:
         getattr(self._planner, "halt", lambda: None)()
 
     def notes(self) -> Array:
-        """Return NaN for each value that an experiment's planner records."""
+        """Return NaN for each value that the experiment's own planner would record."""
         return self._notes
 
 

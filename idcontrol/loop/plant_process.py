@@ -1,8 +1,8 @@
 """A plant in a separate process, instead of the hardware.
 
 The process reads a job (one line of JSON) from its standard input and then ticks at its rate until it has stopped. It
-stops on request, or after braking because commands stopped (`idcontrol.loop.machine`). While the plant is still held,
-it also stops when the process that started it ends.
+stops on request, after braking because commands stopped, or when the plant diverges (`idcontrol.loop.machine`). While
+the plant is still held, it also stops when the process that started it ends.
 """
 
 from __future__ import annotations

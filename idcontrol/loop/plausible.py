@@ -115,7 +115,8 @@ def believable(
     A coordinate moves by the integral of its velocity, within `Trust.jump`; the differences of several states add up
     and decay over `SETTLE_S`. The limit grows with the time between two states, because the velocity may change in
     between. It does not grow with the velocity: a wrong velocity is as implausible as a wrong position. An implausible
-    state is not stored, so a single wrong state does no harm, and a lasting offset stays implausible. The first state
+    state is not stored, so a single wrong state does no harm, and an offset stays implausible until the limit has grown
+    to it. The first state
     is plausible. So is the first state after the machine's time went back, which is a separate fault.
 
     Args:
@@ -214,7 +215,7 @@ def obeys(drives: Drives, after: float) -> bool:  # pragma: no cover - compiled
 def moves(heard: Heard, drives: Drives, trust: Trust, q: Array, v: Array, after: float) -> bool:  # pragma: no cover
     """True unless a joint's reading stays bitwise constant although its torque and its reference have changed.
 
-    A working sensor never reads the same position and velocity of a moving joint twice. Readings may repeat at a joint
+    A fine encoder never reads the same position and velocity of a moving joint twice. Readings may repeat at a joint
     at rest or with a coarse encoder, but not while torque and reference drive the joint elsewhere.
     """
     moving = True

@@ -212,11 +212,11 @@ class ControlLoop:
         )  # fmt: skip
 
     def kept(self) -> None:
-        """Record the time that passing on the row of the last tick has taken; call this right after it."""
+        """Record how long it took to pass on the row of the last tick; call this right afterwards."""
         self._telemetry.lap("record")
 
     def _listen(self, cycle: Cycle) -> Fault:
-        """Read the newest state if it is new; return its faults, while torques flow only once per state."""
+        """Read the newest state if it is new; return its faults, but only once per state while torques flow."""
         self.endpoint.poll(cycle.woke)
         observer, newest, running = self._observer, self.endpoint.newest, self.safety.mode is Mode.RUNNING
         fresh = newest is not observer.datagram

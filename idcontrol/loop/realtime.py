@@ -51,7 +51,7 @@ class Granted(msgspec.Struct, frozen=True, kw_only=True):
             that was allocated before.
         cpu_awake: True if idle CPUs stay awake during the loop.
         gc_frozen: True if the garbage collector ignores all earlier objects.
-        threads: Threads of the process; more than one means that BLAS has started threads.
+        threads: Number of threads of the process; more than one usually means that BLAS has started threads.
         refused: Each refused privilege, and the reason.
     """
 

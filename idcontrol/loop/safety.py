@@ -39,7 +39,7 @@ class Mode(enum.IntEnum):
     """The mode of a loop or of a machine."""
 
     IDLE = 0
-    """No datagram from the other side has come; no torque."""
+    """No datagram comes from the other side; no torque."""
     READY = 1
     """Datagrams come; the machine is held, and commands have no torque."""
     RUNNING = 2
@@ -398,7 +398,7 @@ def _lasting(streak: tuple[int, ...], faults: Fault) -> tuple[int, ...]:
 
 
 def _exceeded(policy: Policy, streak: tuple[int, ...]) -> Iterator[tuple[Fault, str]]:
-    """Yield each fault that has lasted longer than its rule tolerates, and the reaction; skip rules that hold."""
+    """Yield each fault that exceeds its rule, and the reaction; skip rules with ``then="hold"``."""
     for fault, count in zip(_FAULTS, streak, strict=True):
         if count:
             rule: Rule = getattr(policy, NAMES[fault])

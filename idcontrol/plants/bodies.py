@@ -162,7 +162,7 @@ class FreeBodies:
             wrench: Force and torque on each body about its centre of mass, world axes, shape (n, 6) [N, N m].
 
         Raises:
-            InputError: The step is not positive, or a force is not finite or accelerates a body beyond `FASTEST`.
+            InputError: The step is not positive, a force is not finite, or a body would be faster than `FASTEST`.
         """
         if not 0.0 < h < np.inf:
             raise InputError(f"a step must be positive and finite, not {h} s")

@@ -48,10 +48,11 @@ STICK_RAD_S: Final = 1e-3
 def brake(system: System, v: Array, h: float) -> None:
     """Add the joints' friction to the multibody terms of a step.
 
-    The viscous friction d v⁺ is implicit: v⁺ is the velocity at the step's end. The dry friction F sgn v of a joint is
-    explicit if a step of it cannot stop the joint, and F v⁺ / max(|v|, `STICK_RAD_S`) otherwise. All together it
-    dissipates energy at any step size, and a joint that is about to stop does not reverse. Under a torque T < F a joint
-    creeps at T/F times `STICK_RAD_S`. A term D v⁺ is implicit: ``M + h D`` replaces M and ``c + D v`` replaces c.
+    The viscous friction d v⁺ is implicit: v⁺ is the velocity at the step's end. The dry friction of a joint is F sgn v
+    if |v| > `STICK_RAD_S` and F could not stop even the rotor alone in this step. Otherwise it is the implicit
+    F v⁺ / max(|v|, `STICK_RAD_S`). Friction dissipates energy at any step size, and a joint that is about to stop does
+    not reverse. Under a torque T < F a joint creeps at T/F times `STICK_RAD_S`. A term D v⁺ is implicit: ``M + h D``
+    replaces M and ``c + D v`` replaces c.
 
     Args:
         system: The robot; M and c of the last update are changed.

@@ -51,7 +51,7 @@ _Ended: TypeAlias = tuple[int, int, float, int, bool]
 class Stepping:
     """A robot with contacts: ``M (v⁺ - v) = h (Pᵀτ - c) + Jᵀf``, then `System.advance`, or `flight.fly` in flight.
 
-    A substep of a robot on its feet is one call of compiled code, `idcontrol.plants.step.substep`.
+    With a compiled step, a substep of a robot on its feet is usually one call (`idcontrol.plants.step.substep`).
 
     Attributes:
         solved, repaired, fallback: Number of substeps with this outcome.

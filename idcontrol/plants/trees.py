@@ -134,7 +134,7 @@ class Trees:
         last: Solution of the last step; None before the first.
         force: Contact force on the first part of each contact in the last step, world axes, shape (n, 3) [N].
         touching: The two parts of each contact, shape (n, 2).
-        place: Origins and axes of all parts at the beginning of the last step, shapes (g, 3) and (g, 3, 3).
+        place: Origins and axes of all parts at the last `update`, shapes (g, 3) and (g, 3, 3).
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class Trees:
                 self._extent[b] = max(self._extent[b], radius + float(np.linalg.norm(part.position)))
 
     def reset(self, q: Sequence[Array], bodies: BodyState) -> TreesState:
-        """Start at rest with these joint positions and bodies."""
+        """Start with the machines at rest at the joint positions `q`, and with `bodies`."""
         self._detection.reset()
         self.state = TreesState(0.0, tuple(q), tuple(np.zeros_like(each) for each in q), bodies)
         self.problem: SparseProblem | None = None
@@ -254,7 +254,9 @@ class Trees:
         return self.state
 
     def _without_contact(self, h: float, drives: Sequence[Drive]) -> tuple[Array, Array, Array]:
-        """Return inertias, velocities and velocities after a step without contact, by tree and padded with zeros.
+        """Return inertias, velocities and velocities after a step without contact, by tree.
+
+        They are padded with zeros, inertias with ones on the diagonal.
 
         Returns:
             Shapes (t, d, d), (t, d), (t, d): t trees, d velocities of the largest; drives act implicitly.

@@ -40,7 +40,7 @@ def columns_of(channel: str, shape: Sequence[int], unit: str, layout: Layout | N
     """Return the units of the numbers in a channel, keyed by the numbers' names, in the order of a row.
 
     In the known channels of a walk, numbers are named after joints, feet and axes. In channels ``pose_...``, the names
-    are in `PLACE`. All other numbers are named after the channel, with an index: ``tau[0]``.
+    are in `PLACE`. All other numbers are named after the channel: ``t``, or with an index ``tau[0]``.
 
     Args:
         channel: Name of the channel.

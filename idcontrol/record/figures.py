@@ -16,7 +16,7 @@ LIMIT_FACTOR = 1.3
 IN_WINDOW = "; the chosen window is dark"
 """End of the sentence below the map of a path, for pages on which the reader can choose a window of time."""
 JOINTS = 3
-"""Number of joints shown at first: one leg."""
+"""Number of joints shown at first: one leg of a quadruped."""
 
 
 class Walk(NamedTuple):
@@ -42,7 +42,7 @@ class Walk(NamedTuple):
 
     @property
     def torque_rate(self) -> Array:
-        """Change of the torques since the last row per control period, shape (rows, joints) [N m/s]; zero at first."""
+        """Torque change since the row before, per second, shape (rows, joints) [N m/s]; zero in the first row."""
         tau = self.arrays["tau"]
         return np.diff(tau, axis=0, prepend=tau[:1]) / self.layout.period_s
 

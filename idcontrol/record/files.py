@@ -1,7 +1,7 @@
 """Read files of a record that may come from anywhere, even from an attacker.
 
-Refused with a one-line error are links out of the folder, virtual and external data, deep nesting, and arrays larger
-than their compressed files allow.
+These are refused with a one-line error: links out of the folder, virtual and external data, deep nesting, and arrays
+larger than their compressed files allow.
 """
 
 from __future__ import annotations

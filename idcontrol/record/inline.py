@@ -69,11 +69,11 @@ class Plots:
         return ["forces", "path", "smoothness", "torques"]
 
     def torques(self, window: Window | None = None, joints: Sequence[str] = ()) -> Drawing:
-        """Return a plot of joint torques and their rate of change; by default of all joints, over `PERIODS`."""
+        """Return a plot of joint torques and torque rates; by default of all joints, over `PERIODS` gait periods."""
         return self._drawn(figures.torques(self._walk), window or self._strides(), joints)
 
     def forces(self, window: Window | None = None, feet: Sequence[str] = ()) -> Drawing:
-        """Return a plot of real and predicted vertical contact forces; by default of all feet, over `PERIODS`."""
+        """Return a plot of real and predicted vertical forces; by default of all feet, over `PERIODS` gait periods."""
         return self._drawn(figures.forces(self._walk), window or self._strides(), feet)
 
     def path(self, window: Window | None = None) -> Drawing:

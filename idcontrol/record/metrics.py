@@ -159,17 +159,18 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -
     """Return all metrics of a locomotion run.
 
     Args:
-        arrays: The channels listed in the module's docstring, shape (rows, ...); ``step_us``, ``commanded`` and
-            ``granted`` may be absent.
+        arrays: The channels listed in the module's docstring, shape (rows, ...). These may be absent: ``step_us``,
+            ``commanded``, ``granted``, ``base_seen``, ``rate_off``, ``solved_by``, ``gap_nm``, channels of soles.
         layout: Facts that are not in the arrays.
         duration_s: Intended duration of the run [s].
 
     Returns:
         The metrics that the functions of this module return; of `following` only if the command was recorded, of
         `sole_wrenches` only if the robot has soles. Also ``steps``, ``completed``, ``fell_at_s``, ``missed`` (the
-        sentence of `shortfall`; None for a robot that completed its task or fell), ``qd_ref_max_rad_s`` (largest joint
-        velocity reference), ``torque_clipped_steps``, ``rate_bound_off_steps``, ``waypoints_reached``, mean errors of
-        the base and the feet, and the objects ``step_us``, ``solver`` and ``plant_solver``.
+        sentence of `shortfall`; None for a robot that completed its task or fell, or without a recorded command),
+        ``qd_ref_max_rad_s`` (largest joint velocity reference), ``torque_clipped_steps``, ``rate_bound_off_steps``,
+        ``waypoints_reached``, mean errors of the base and the feet, and the objects ``step_us``, ``solver`` and
+        ``plant_solver``.
     """
     h = layout.period_s
     base = arrays["q"][:, :3]

@@ -10,7 +10,8 @@ During a run, its rows go to the append-only ``record.log``. At the end they bec
     timing.h5      the same for channels that are wall time                          when the run has ended
     metrics.json   numbers computed from the arrays                                 unless the run was cut off
 
-Two runs with the same seed give equal bytes in ``arrays.h5``. Wall times always differ and have a separate file.
+Two simulations with equal seed, configuration and versions give equal bytes in ``arrays.h5``. Wall times always differ
+and have a separate file.
 """
 
 from __future__ import annotations

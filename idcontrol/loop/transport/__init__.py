@@ -101,7 +101,7 @@ class Endpoint:
 
         The newest datagram echoes the number of a datagram that this side sent earlier. The time since that sending is
         the bound; it does not compare two clocks. If the sending time is no longer among the last `SENT`, the oldest
-        remembered time replaces it. Before the first echo, return `silence`.
+        remembered time replaces it. Without an echo, or if its number is impossible, return `silence`.
         """
         if self.newest is None:
             return 0

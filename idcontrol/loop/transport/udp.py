@@ -1,7 +1,7 @@
 """A connection over UDP, bound to loopback by default.
 
-Only datagrams from the peer are read. A side without the peer's address adopts the sender of the first accepted
-datagram as its peer, and sends nothing before. Any computer on the network can forge datagrams, so connect two
+Once the peer is known, only its datagrams are read. A side without the peer's address adopts the sender of the first
+accepted datagram as its peer, and sends nothing before. Any computer on the network can forge datagrams, so connect two
 computers only by a dedicated cable.
 """
 
