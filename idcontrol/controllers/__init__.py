@@ -1,8 +1,8 @@
 """Controllers, by the names of the command line.
 
-`make` returns a controller for a robot on flat ground; `build` takes a complete `Setup`. Any object with the methods of
-`idcontrol.types.Controller` is a controller. A user's controller is named by the place of its definition, such as
-``file.py:Class`` (`idcontrol.config.places`).
+`make` returns a controller for a robot, by default on flat ground; `build` takes a complete `Setup`. Any object with
+the methods of `idcontrol.types.Controller` is a controller. A user's controller is named by the place of its
+definition, such as ``file.py:Class`` (`idcontrol.config.places`).
 """
 
 from __future__ import annotations
@@ -71,14 +71,16 @@ class Setup:
         contacts: Detector of foot contacts on `system`, with the assumed friction. The identity of a contact is the
             index of its foot (or fingertip) in `Reference.stance`.
         h: Control period [s].
-        acceleration_gains: Gains of controllers with an inertia model [1/s², 1/s].
+        acceleration_gains: Gains of controllers with an inertia model [1/s², 1/s]; a `Posture` task with gains of its
+            own replaces them.
         torque_gains: Gains of controllers without an inertia model [N m/rad, N m s/rad].
         settings: Settings of inverse-dynamics controllers.
-        robot: The robot, for controllers constructed from (robot, mu, rate); None if it has no robot file.
+        robot: The robot, for its standing pose and for controllers constructed from (robot, mu, rate); None if it has
+            no robot file.
         mu: The assumed friction coefficient; None if it varies between contacts.
         drive_gains: Gains that the drives apply to impedance commands [N m/rad, N m s/rad]; None to send torques only.
             The drives of `pid` get `torque_gains` instead.
-        beside: True to add feedback with `torque_gains` to the torques of any controller but `pid`.
+        beside: True to add feedback with `torque_gains`, if there are any, to the torques of any controller but `pid`.
         tasks: Whole-body tasks (`idcontrol.tasks`) of controllers whose attribute `takes_tasks` is True.
     """
 
@@ -103,7 +105,7 @@ class Setup:
 KIND = places.Kind(
     name="controller", group=CONTROLLERS, calls=("__call__", "reset"), protocol="idcontrol.types.Controller"
 )
-"""Required methods of a user's controller."""
+"""What `idcontrol.config.places` needs to know about users' controllers, such as the required methods."""
 
 Factory = Callable[[Setup], Controller]
 REGISTRY: Final[Registry[Setup, Controller]] = Registry(KIND)
@@ -137,12 +139,13 @@ def make(
     contacts: SphereContacts | None = None,
     **unknown: Never,
 ) -> Controller:
-    """Return the controller called `name` for a robot on flat ground, with the gains of its robot file.
+    """Return the controller called `name` for a robot, with the gains of its robot file.
 
     Args:
         name: As for `factory`.
         robot: As returned by `idcontrol.robots.load`.
-        mu: The assumed friction coefficient (required); inf means no slip.
+        mu: The assumed friction coefficient; inf means no slip. It is required unless `contacts` is passed, which has
+            its own friction.
         rate_hz: Rate of the controller's calls [Hz].
         settings: Settings of inverse dynamics; None for the defaults.
         tasks: Whole-body tasks of inverse dynamics (`idcontrol.tasks`), in addition to the joints' reference; None for
@@ -181,8 +184,8 @@ def build(name: str, setup: Setup) -> Controller:
 
     Raises:
         UnknownName: The controller does not exist.
-        InputError: The place `name` has no controller, the controller cannot be built or takes no tasks, or
-            `drive_gains` are combined with tasks.
+        InputError: The place `name` has no controller, the controller cannot be built, tasks are passed to a controller
+            that takes none, or `drive_gains` are combined with tasks.
     """
     controller = factory(name)(setup)
     if setup.tasks and not getattr(controller, "takes_tasks", False):

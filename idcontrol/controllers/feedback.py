@@ -1,4 +1,4 @@
-"""The error feedback of all controllers, and its limits close to joint stops."""
+"""Error feedback of joints, its limits close to joint stops, and feed-forward of joint friction."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ and circles, which is more than a tenth. It applies from the first slip with les
 assumed friction has grown back to the nominal value.
 """
 REGAINED_S: Final = 20.0
-"""Time constant of the recovery of the assumed friction [s]: while no foot slides, it grows e-fold in this time, up to
+"""Time constant of the recovery of the assumed friction [s]: between measurements it grows e-fold in this time, up to
 the nominal value."""
 SINGULAR: Final = 1e-9
 """Relative regularization of the equations for the forces, which are singular for a stretched leg."""
@@ -61,8 +61,9 @@ class Friction(NamedTuple):
         impulse: Low-pass filtered impulses on sliding feet, normal and tangential, shape (2,) [N s].
         balance: Low-pass filtered impulses, shape (4,) [N s]: first the normal impulse on all feet, then the impulse on
             the base (base axes) that the forces on the feet do not explain.
-        mu: Measured friction of the ground, shape (1,). It grows slowly while no foot slides; inf before a foot shows
-            less than the nominal friction, and once `COUNTED` times mu has grown to the nominal friction.
+        mu: Measured friction of the ground, shape (1,). It grows slowly in periods without a usable measurement. It is
+            inf before a foot shows less than the nominal friction, and once `COUNTED` times mu has grown to the nominal
+            friction.
     """
 
     t: Array

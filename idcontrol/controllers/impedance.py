@@ -21,8 +21,8 @@ from idcontrol.types import Command, Controller, Reference, State, Status
 def centred(planner: Callable[[State], Reference], h: float) -> Callable[[State], Reference]:
     """Return a planner whose references for t have the acceleration and stance planned for t + h/2; `h` in s.
 
-    ``q(t) = q(t + h/2) - h/2 v(t) - h²/8 a``. The planner's `Reference.v` for t + h/2 is the mean velocity over the
-    preceding period, which is the velocity at t.
+    ``q(t) = q(t + h/2) - h/2 v(t) - h²/8 a``. The planner's `Reference.v` for t + h/2 is the mean velocity from t - h/2
+    to t + h/2, which is the velocity at t.
     """
 
     def shifted(state: State) -> Reference:
@@ -61,7 +61,11 @@ class Impedance:
         self._controller.reset()
 
     def __call__(self, state: State, reference: Reference) -> Command:
-        """Return the command for the period that begins at `state.t`, with zero gains if the controller has failed."""
+        """Return the command for the period that begins at `state.t`, with zero gains if the controller has failed.
+
+        Raises:
+            InputError: The answer of the controller is not a valid command (`check_command`).
+        """
         command, h = self._controller(state, reference), self._h
         check_command(command, self._controller, state, self._kp.size)
         if command.status is Status.FAILED:  # the controller may have rejected this reference

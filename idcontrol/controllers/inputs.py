@@ -21,7 +21,9 @@ from idcontrol.types import Array, Booleans, Command, Integers, Reference, State
 
 
 class Inputs(NamedTuple):
-    """State and reference of one step. Fields with the prefix `joint_` come from the reference.
+    """State and reference of one step; all fields but q and v come from the reference.
+
+    With soles, the last three fields have an entry for each corner of a sole instead of one for each foot.
 
     Attributes:
         q: Configuration, Pinocchio's layout, shape (nq,).

@@ -10,9 +10,10 @@ Demands that may be relaxed, usually in this order:
 2. Contacts without slip, in schemes that forbid slip.
 3. Prediction: the last torque is repeated.
 
-Torque limits and friction cones are never relaxed. The torque-rate limit takes priority over tracking for at most
-`step.MOST_RELEASES` periods. The torque limit of a joint, which falls with its speed, takes priority over the rate.
-`Command.dropped` lists the relaxed demands, including the rate.
+Torque limits are never relaxed, nor are friction cones, except in schemes without slip if `InverseSettings.repair` is
+False. The torque-rate limit takes priority over tracking until joints have been released in about `step.MOST_RELEASES`
+periods. The torque limit of a joint, which falls with its speed, takes priority over the rate. `Command.dropped` lists
+the relaxed demands, including the rate.
 """
 
 from __future__ import annotations
@@ -195,12 +196,15 @@ class InverseDynamics:
 
     @property
     def friction(self) -> float:
-        """Friction measured by sliding feet, which grows while no foot slides (`Friction.mu`); inf if unknown."""
+        """Friction measured by sliding feet, which grows between measurements (`Friction.mu`); inf if unknown."""
         return float(self._friction.mu[0])
 
     @alone
     def __call__(self, state: State, reference: Reference) -> Command:
-        """Return torques for the period that begins at `state.t`; `Status.FAILED` if state or reference is unusable."""
+        """Return torques for the period that begins at `state.t`.
+
+        The status is `Status.FAILED` if state, reference or contacts are unusable, or two threads use the system.
+        """
         fault = self._intake.take(state, reference)
         if fault:
             return failed(self._system, fault)
@@ -317,8 +321,9 @@ class InverseDynamics:
         """Take the step at `state` as a call does, and return its derivative, too.
 
         Raises:
-            InputError: State or reference is unusable; the controller has a `Force` task, a task relative to another
-                frame, a torque filter, or contacts with walls or bodies; or two threads call it at once.
+            InputError: State, reference or contacts are unusable; the controller has a `Force` task, a task relative to
+                another frame, or a torque filter; its contacts include walls or come from another detector than
+                `SphereContacts`; or two threads call it at once.
         """
         tasks = self._machine.tasks
         other = self._machine.filter.cut.size or tasks.forces.task.size or (tasks.targets.base >= 0).any()

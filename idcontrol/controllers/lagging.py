@@ -31,7 +31,7 @@ HOLDS: Final = 1 << 4
 
 
 class _Stops(NamedTuple):
-    """Stops in place of motors with a finite bound on the side σ.
+    """Stops for the motors whose bound on the side σ is finite; the other joints stay prescribed.
 
     Attributes:
         side: σ of the module's equation for each joint, shape (a,).
@@ -113,7 +113,7 @@ def lagging(
         bounds: Bounds of the motor impulses.
         impulse: Motor impulses with all joints tracked, shape (a,). Each stop begins at the bound closer to this
             impulse.
-        known: Read and overwritten, shape (a,) [N m s].
+        known: Result, shape (a,) [N m s].
         arena: Arena for all arrays.
     """
     before, a, n = mark(arena), b.shape[0], mu.shape[0]

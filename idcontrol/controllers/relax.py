@@ -3,7 +3,8 @@
 First the scheme's contact model runs in Python, which supports infinite friction, restarts and regularization; compiled
 schemes without slip skip this stage. In schemes without slip, the next stage relaxes tracking or lets contacts slip
 (`without_slip`). Last, all motors become stiff velocity servos (`servo`), a problem that always has a solution.
-Friction cones and torque limits are never relaxed.
+Torque limits are never relaxed, nor are friction cones, except in schemes without slip if `InverseSettings.repair` is
+False.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ def without_slip(problem: StepProblem, step: AssembledStep, f: Array, *, repair:
 def servo(problem: StepProblem, forward: ContactModel, f: Array, *, ending: int = SERVO) -> Answer:
     """Solve with soft tracking: ``hτ = Σ⁻¹ (b - P v⁺)`` with Σ = ε diag(M_qq)⁻¹ (math.md, section 12.3).
 
-    This problem always has a solution.
+    P selects the actuated joints. This problem always has a solution.
 
     Args:
         problem: The step, with prescribed velocities.

@@ -6,6 +6,9 @@ r"""The motion without slip that is closest to the demand, within friction and m
                N v⁺ + φ/h ≥ 0,  f = 0                                             contacts that may open
                least ≤ hτ ≤ most
 
+P selects the joints; N, S and T are the normal and tangential rows of the contacts, with gaps φ; small are the weights
+`MOTOR_WEIGHT` and `CONTACT_WEIGHT`.
+
 The program differs from Zapolsky & Drumwright 2017, eqs. 46-51: it squares the norm of eq. 46, and adds pyramids and
 motor limits. Their eq. 47 allows a contact to press while it opens; here, held contacts stay closed, and tracking is
 relaxed instead. If no motion satisfies the constraints, the program has no answer, and contacts must slip.

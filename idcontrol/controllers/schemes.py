@@ -1,8 +1,8 @@
 """Schemes: compute contact and motor impulses of an assembled control step, by a contact model and a second stage.
 
-A scheme is a compiled function of a bound `AssembledStep` (`idcontrol.controllers.step`). It writes the contact
-impulses and returns an `Answer`; `control` calls it at its address. Each scheme combines stages that can be called
-separately: `stick`, a contact model, `share`, `unload`.
+A compiled scheme is a function of a bound `AssembledStep` (`idcontrol.controllers.step`). It writes the contact
+impulses and returns an `Answer`; `control` calls it at its address. Each scheme combines some of these stages, which
+can be called separately: `stick`, a contact model, `share`, `unload`, `smooth`.
 
 A step that a compiled scheme does not solve is solved in Python with the same stages (`idcontrol.controllers.relax`).
 """
@@ -59,7 +59,7 @@ CONSISTENT: Final = 1e-11
 """Largest violation of the contact rows, relative to their constants, that counts as rounding."""
 
 FADES_S: Final = 0.01
-"""Time constant with which the last torque, the target of stage II, decays [s]: the duration of a landing.
+"""Time constant with which the last torque, the target of `smooth`, decays [s]: the duration of a landing.
 
 Internal forces do not move the base. Without the decay they would persist into the next stance and would have to be
 removed there within a few periods (math.md, section 6.1)."""
@@ -68,8 +68,8 @@ STIFF = sap.Parameters(beta=0.1, sigma=1e-4)
 """Ground of `id-sap`, nearly rigid for the whole robot.
 
 SAP's default stiffness is nearly rigid for the mass at a *foot*, whose leg is light. Under the whole robot, such ground
-is predicted to sink in every period, and the joints follow this error. In the trot of `links` they deviate by 5e-2 rad
-with the defaults, and by 2e-3 rad with these parameters."""
+is predicted to sink in every period, and the joints follow this error. While the robot `links` trots, its joints
+deviate by 5e-2 rad with the defaults, and by 2e-3 rad with these parameters."""
 
 # --- stages
 
@@ -159,7 +159,10 @@ def certify(held: Bound, f: Array, arena: Arena) -> Answer:
 @late(lambda *_: ANSWER)
 @njit(cache=True, error_model="numpy")
 def share(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
-    """Run stage II (`models.distribution`): take impulses with the motion of f and the torque closest to `p.held`."""
+    """Run stage II (`models.distribution`): take impulses with the motion of f and the torque closest to `p.held`.
+
+    If no such impulses are found, the answer's outcome is `NO_SOLUTION`, and f is unchanged.
+    """
     if f.shape[0] == 0:
         return answer
     y, away = vector(arena, f.shape[0]), vector(arena, answer.impulse.shape[0])
@@ -194,8 +197,8 @@ def unload(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
 def approach(p: AssembledStep, f: Array, answer: Answer, reference: Array, arena: Arena) -> Answer:
     """Unload feet close to lift-off or touchdown, and keep motors within bounds, without changing the motion.
 
-    The torque stays close to `reference`.
-    If such impulses would violate the law of the scheme, the answer is unchanged.
+    The torque stays close to `reference`. If such impulses would violate the law of the scheme, the answer is
+    unchanged.
     """
     y, difference = vector(arena, f.shape[0]), vector(arena, reference.shape[0])
     for a in range(reference.shape[0]):

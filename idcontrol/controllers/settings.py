@@ -38,15 +38,14 @@ class InverseSettings:
         ramp_s: Time over which contact forces are ramped in after touchdown and out before lift-off; 0 for none
             (planner.md, section 7). The weight on the foot's impulse is proportional to ``(1 - t / ramp_s)³``, with t
             the time since touchdown or to lift-off; the motion is unchanged, so an indispensable foot keeps its force.
-            In schemes with a second stage the weight is
-            a part of its objective; other schemes redistribute impulses while a foot ramps, and stay close to their own
-            torque. id-coulomb-qp-raw has no ramp: it shows stage I alone.
+            In schemes with a stage II the weight is a part of its objective. Other schemes redistribute impulses while
+            a foot ramps, and stay close to their own torque. id-coulomb-qp-raw has no ramp: it shows stage I alone.
         rate_limit_nm_s: Largest rate of a joint's torque [N m/s]: "robot" for the value of the robot file, null for no
             limit. If possible, contacts share the load so that motors stay within it (stage II). Otherwise the joints
-            beyond the limit get the closest torque within it and are not tracked in that period, for at most as many
-            periods as a landing takes (`controllers.step.MOST_RELEASES`). If a push or a load needs more, staying
-            upright takes priority over the rate, and `Command.dropped` has "rate". The first torque after a reset is
-            not limited, nor are torques of id-coulomb-qp-raw, which shows stage I alone.
+            beyond the limit get the closest torque within it and are not tracked in that period. A landing needs only a
+            few such periods (`controllers.step.MOST_RELEASES`). If a push or a load needs more, staying upright takes
+            priority over the rate, and `Command.dropped` has "rate". The rate of the first torque after a reset is not
+            limited, nor are the rates of id-coulomb-qp-raw, which shows stage I alone.
         learn_friction: True to assume the friction of sliding feet if it is below the nominal friction
             (`idcontrol.controllers.friction`).
         learn_load: True to compensate an unmodelled force on a floating base, estimated from the motion

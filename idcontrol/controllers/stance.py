@@ -139,10 +139,10 @@ def stance(
 ) -> Integers:
     """Return the indices of contacts in stance, whose feet are planned to stand, are not landing, and rest.
 
-    A foot with a gap below `HOVER_M` counts as resting, even if it moves.
+    A foot with a gap below `HOVER_M` counts as resting, even if it moves. Lifted corners of soles are not in stance.
 
     Args:
-        contacts: All candidate contacts; identities are numbers of feet.
+        contacts: All candidate contacts; identities are numbers of feet, or of corners of soles.
         v: Velocity in the order of `System.order`, shape (m,).
         inputs: Planned stance of each foot, and the time since its touchdown.
         rule: Rule for landing feet.
@@ -258,8 +258,8 @@ def take(contacts: ContactArrays, which: Integers, arena: Arena) -> ContactArray
 def ramp_weights(identity: Integers, patch: Integers, inputs: Inputs, ramp_s: float, arena: Arena) -> Array:
     """Return weights on the impulses of feet close to lift-off or touchdown, shape (n,) (planner.md, section 7).
 
-    ``k RAMP_WEIGHT (1 - t / ramp_s)³`` with t the time to lift-off or since touchdown [s], and k the number of contacts
-    of the same foot. The weights are zero if `ramp_s` is 0.
+    The weight is ``k RAMP_WEIGHT (1 - t / ramp_s)³``, with t the shorter of the times to lift-off and since touchdown
+    [s], and k the number of contacts of the same foot. It is zero if t exceeds `ramp_s`, or `ramp_s` is 0.
 
     Args:
         identity: The n contacts.

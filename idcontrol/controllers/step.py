@@ -7,10 +7,10 @@ r"""One control step of inverse dynamics with contact, stage by stage (Zapolsky 
 5. *solve* and *distribute*: contact impulses, by a scheme (`idcontrol.controllers.schemes`)
 6. *torque*: motor impulses over h, within the limits; contact forces in world axes
 
-Stages 1 to 4 are the same for all schemes: `assemble` runs them and returns the problem that a scheme solves. `ladder`
-runs the rest. If a motor is beyond its bounds, `ladder` releases the lagging joints (`idcontrol.controllers.lagging`):
-it fixes their torques at the bounds and solves the step again. Further rounds release the joints whose motors are still
-beyond their bounds, until no motor is.
+Stages 1 to 4 are the same for all schemes, except that some skip stage 3. `assemble` runs them and returns the problem
+that a scheme solves. `ladder` runs the rest. If a motor is beyond its bounds, `ladder` releases the lagging joints
+(`idcontrol.controllers.lagging`): it fixes their torques at the bounds and solves the step again. Further rounds
+release the joints whose motors are still beyond their bounds, until no motor is.
 
 `control` is the whole step, compiled once for all compiled schemes. If the scheme does not solve it,
 `idcontrol.controllers.inverse` repeats the step: the same `ladder`, run as Python, with a more capable scheme
@@ -110,15 +110,17 @@ EASE_S: Final = 1.0
 """Time after the last touchdown over which internal forces grow while no lift-off is planned [s]; see `holding`."""
 
 MOST_RELEASES: Final = 10
-"""Largest number of periods in which joints may be released for the torque-rate limit; a landing needs no more. If an
-unmodelled push or load needs more, staying upright takes priority over the rate, and the outcome includes `FASTER`."""
+"""Count of periods with released joints (`count_released`) up to which joints may be released for the torque-rate
+limit; a landing needs no more. If an unmodelled push or load needs more, staying upright takes priority over the rate,
+and the outcome includes `FASTER`."""
 
 BRAKING_1_S: Final = 50.0
 """Rate ω of joint limits in the program of tasks [1/s]: the acceleration of a joint with speed v at distance d from its
 stop is at most 2 ω (min(ω d / 2, v_max) - v)."""
 END_SLACK: Final = 1e-6
-"""Tolerance of a joint's allowed approach to its stop in a period [rad or m]. The quadratic program is solved only if
-tasks exceed the allowed approach by more. Rounding and other tasks move a joint at its stop by less.
+"""Tolerance of a joint's allowed approach to its stop in a period [rad or m]. Joint limits cause the quadratic program
+of tasks to be solved only if tasks exceed the allowed approach by more. Rounding and other tasks move a joint at its
+stop by less.
 """
 
 
@@ -126,8 +128,8 @@ class MachineTerms(NamedTuple):
     """Multibody terms at the last update; fields as in `idcontrol.dynamics.system.System`.
 
     Attributes:
-        free: Unactuated velocities, shape (u,).
-        fixed: Actuated velocities, shape (a,).
+        free: Indices of the unactuated velocities, shape (u,).
+        fixed: Indices of the actuated velocities, shape (a,).
     """
 
     M: Array
@@ -304,12 +306,13 @@ class AssembledStep(NamedTuple):
         active: Bit set of each contact's active rows, in and out, shape (n,).
         last: Motor impulses of the last step, shape (a,) [N m s]; zero if there was none.
         held: Motor impulses that joint errors demand in addition to the motion, shape (a,) [N m s] (`holding`). Stage
-            II approaches these impulses; schemes without a second stage add them to their solution.
-        bounds: Bounds of the motors.
+            II approaches these impulses; other schemes but id-coulomb-qp-raw add them to their solution
+            (`schemes.unload`).
+        bounds: Bounds of the motor impulses.
         h: Control period [s].
         sticks: True if b is consistent with sticking contacts, so the sticking motion is tried first.
         known: Result of `schemes.certify`: impulses of contacts (3 n,) and motors (a,) of the sticking motion, then its
-            residual. NaN unless `certify` succeeds; empty without tasks.
+            residual. NaN unless `certify` succeeds; empty if it is not called for this step, as without tasks.
         lands: True if a foot meets the ground within the period (`meets_ground`).
         wanted: Torques that a policy wants; empty without a policy.
     """

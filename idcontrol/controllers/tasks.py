@@ -1,8 +1,8 @@
 """Joint velocities that whole-body tasks demand in a control step (docs/theory/tasks.md).
 
-The velocities are first computed without limits of friction and motors. If the resulting motion satisfies friction
-cones and motor limits with all contacts sticking, it is also the optimum of the quadratic program with these limits,
-which then need not be solved.
+The velocities are first computed without limits of friction, motors and joints. If the resulting motion satisfies these
+limits with all contacts sticking, it is also the optimum of the quadratic program with these limits, which then need
+not be solved.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BOUNDED: Final = 1
 INFEASIBLE: Final = 2
 """No motion without slip satisfies contacts and limits; the contact model gets the demand without limits."""
 DEMANDS: Final = ("free", "qp", "infeasible")
-"""The values of `Command.demand`."""
+"""`Command.demand` of a controller with tasks, for each of these outcomes."""
 TARGETS: Final = typeof(NO_TARGETS)
 VECTOR: Final = typeof(NO_TARGETS.constant)
 

@@ -4,7 +4,8 @@ r"""Coulomb friction as a linear complementarity problem (math.md, section 5).
     ⎢ FΓNᵀ   FΓFᵀ   E ⎥ ⎢f_F⎥ + ⎢ F v°       ⎥ = ⎢w_F⎥ ,   0 ≤ z ⊥ w ≥ 0
     ⎣ diag μ  -Eᵀ   0 ⎦ ⎣ λ ⎦   ⎣ 0          ⎦   ⎣w_λ⎦
 
-with F = [S; -S; T; -T] and Γ the response of the velocities to impulses, M⁻¹ in forward mode
+with F = [S; -S; T; -T], v° the velocity at zero contact impulse, λ the slip speed of each contact, E its repetition for
+the four edges, and Γ the response of the velocities to impulses, M⁻¹ in forward mode
 (`idcontrol.models.friction_lcp`). The friction pyramid is the inscribed diamond |f_S| + |f_T| ≤ μ f_N: its friction
 coefficient is μ along the two tangents, and μ/√2 midway between them. Contacts with μ = 0 have no tangential unknowns.
 Contacts with μ = inf do not slip while they have a normal impulse: `idcontrol.models.sticking` determines which of them
@@ -342,7 +343,7 @@ def _solve_pyramids(rho: Array, c: Array, roundoff: Array, mu: Array, active: In
 
 @cache
 def _load() -> None:
-    """Load the code that handles failures at the first step; in a later control cycle, loading would take too long."""
+    """Load the code for failures when the first step is solved; in a later control cycle, it would take too long."""
     rho, c, roundoff, mu, f = np.eye(3), np.array([-1.0, 0.0, 0.0]), np.zeros(3), np.array([0.5]), np.zeros(3)
     _after_failure(rho, c, roundoff, mu, f, Outcome(status=INACCURATE, iterations=0, residual=np.inf))
     # that call stopped at the first attempt that succeeded: load the remaining attempts

@@ -11,8 +11,9 @@ or in one line K_μ ∋ f ⊥ u + μ |u_T| e_N ∈ K_μ*, the bipotential of De 
 
 (Alart & Curnier 1991). The residual of these equations decides whether a step is solved. The velocity is u = c + ρρᵀf
 (`idcontrol.models.whitened`). Newton's method on the equations solves a few linear systems over the contacts with an
-impulse. After a failure it restarts from compliant ground, from other contact modes, from solutions of the friction
-LCP, and from solutions with more friction, which is then reduced.
+impulse. After a failure it restarts from compliant ground and from other contact modes or, with more than `FEW`
+contacts, from results of alternating directions; then from solutions of the friction LCP, and from solutions with more
+friction, which is then reduced.
 
 Trinkle et al. 1997 use the same law; `idcontrol.models.coulomb` inscribes a diamond in each cone instead. As in that
 model, contacts with μ = inf do not slip while they have a normal impulse.
@@ -762,8 +763,8 @@ def cone_kernel(
         mu: Friction coefficients, shape (n,); contacts with 0 or inf have no tangential impulses.
         active: In and out, the mode of each contact, tried first, shape (n,): bit 0 if the contact has an impulse, bit
             1 if it slides, higher bits the direction of its friction in units of a turn / `TURN`.
-        f: In: zero, or a start; with a start, compliant ground and random modes are not tried. Out: contact impulses,
-            zero if the problem is not solved. Shape (3 n,).
+        f: In: zero, or a start; with a start, only this start and `active` are tried. Out: contact impulses, zero if
+            the problem is not solved. Shape (3 n,).
         arena: Arena for all arrays.
 
     Returns:
@@ -887,7 +888,7 @@ def solve_delassus(W: Array, q: Array, mu: Array) -> tuple[Outcome, Array]:
     """Solve a problem that is defined by its Delassus operator alone, as in public collections of contact problems.
 
     Args:
-        W: Delassus operator G = JM⁻¹Jᵀ, symmetric and positive semidefinite, shape (3 n, 3 n); contact i has the rows 3
+        W: Delassus operator JM⁻¹Jᵀ, symmetric and positive semidefinite, shape (3 n, 3 n); contact i has the rows 3
             i (normal), 3 i + 1 and 3 i + 2 (tangents) [1/kg]. Negative eigenvalues count as rounding.
         q: Contact velocities at zero impulse, shape (3 n,) [m/s].
         mu: Friction coefficients, finite, shape (n,).

@@ -4,11 +4,11 @@ The objective projects the velocity at zero impulse, v°, onto the velocities th
 
     min ½ (v_b - v°_b)ᵀ M_bb (v_b - v°_b)   s.t.   G_e v + φ̃/h ≥ 0,    rows of G_e: N_i ± μ_i S_i, N_i ± μ_i T_i
 
-The multipliers are the edge impulses η ≥ 0, with f_N = Σ η_e and f_S = μ (η_+S - η_-S). The number of nonzero
-multipliers is at most the number of unknown velocities. With finite friction v⁺ is unique. The convex approximation has
-an artefact: a sliding contact lifts off at μ max(|v_S|, |v_T|). Contacts with μ = 0 have one row. Contacts with μ = inf
-do not slip while they are closed (math.md, section 4.1). For a fixed set of sticking contacts v⁺ is unique, but more
-than one set may be consistent.
+φ̃ is the gap of the contact that the row belongs to. The multipliers are the edge impulses η ≥ 0, with f_N = Σ η_e and
+f_S = μ (η_+S - η_-S). The number of nonzero multipliers is at most the number of unknown velocities. With finite
+friction v⁺ is unique. The convex approximation has an artefact: a sliding contact lifts off at μ max(|v_S|, |v_T|).
+Contacts with μ = 0 have one row. Contacts with μ = inf do not slip while they are closed (math.md, section 4.1). For a
+fixed set of sticking contacts v⁺ is unique, but more than one set may be consistent.
 
 Variants: a unique distribution of impulses (`one_stage`), no slip (`no_slip_qp`), and the printed objective
 (`solve_printed`).
@@ -186,9 +186,8 @@ def _off_the_ground(
     """Return the largest relative speed at which a contact approaches, or opens although it sticks.
 
     Only contacts with finite friction above zero are judged. Speeds are relative to the contact's normal velocity at
-    zero impulse plus its change by impulses. The conditions of
-    the edges determine the normal velocity only to within μ `TOLERANCE` times the slip. Arguments are as in
-    `edge_lcp_kernel`; y = ρᵀf.
+    zero impulse plus its change by impulses. The conditions of the edges determine the normal velocity only to within μ
+    `TOLERANCE` times the slip, so they are not enough. Arguments are as in `edge_lcp_kernel`; y = ρᵀf.
     """
     n, worst = mu.shape[0], 0.0
     for i in range(n):

@@ -8,6 +8,8 @@ Stage II solves
              y_i in the cone of the friction edges e of contact i with w_e = 0
              least ≤ hτ(y) ≤ most                      dropped if no y satisfies it
 
+The weight w_i is (`RIDGE` + `Cones.weight`) times the mean of diag(LτᵀLτ); for each edge, w_e has another meaning.
+
 The cone condition is the edge rule: an open contact keeps no edge and therefore no force, a sliding contact keeps the
 one or two edges that oppose its slip, and a sticking contact keeps all four. The complement w_e of an edge follows from
 the law of the model, with the normal velocity u_N = N v⁺ + φ/h, the slip u_T along the tangents and the edge's
@@ -834,7 +836,7 @@ def smallest_torque(
         bounds: Bounds of hτ; by default there are no bounds.
 
     Returns:
-        The new impulses and True; or `y` and False if the new impulses would change the motion or violate the law.
+        The new impulses and True; or `y` and False if no impulses were found that keep the motion and obey the law.
     """
     if cones.mu.shape[0] == 0 or whitened.fixed.size == 0:
         return y, True

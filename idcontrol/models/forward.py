@@ -1,7 +1,7 @@
 """The forward problem of one step, compiled: torques are known, no velocity is prescribed.
 
-Plants use this module for every step, controllers to predict impacts. A model provides an `Attempt`. If the attempt
-does not solve a step, the model's Python function in `idcontrol.models` solves it.
+Plants use this module for models that provide an `Attempt`, controllers to predict impacts. If the attempt does not
+solve a step, the model's Python function in `idcontrol.models` solves it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ForwardProblem(NamedTuple):
     """A step that a contact model solves forward.
 
     Attributes:
-        w: The whitened problem, with φ/h added to the velocities of the normals.
+        w: The whitened problem; its constants c are relative to the surfaces, with φ/h added on normals.
         mu: Friction coefficients, shape (n,).
         active: Bit set of each contact's active rows, in and out, shape (n,).
     """

@@ -377,6 +377,8 @@ def solve_lcp(
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
     """Write the solution z of Lemke's method and its contact impulses f, even if the status is INACCURATE.
 
+    If f misses the tolerance, it is refined; z is not.
+
     Returns:
         Status number, pivots, residual.
     """

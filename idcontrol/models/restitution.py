@@ -1,8 +1,8 @@
 r"""Impacts that rebound: Poisson's restitution on all impulses of any contact model.
 
-Contact models let no contact approach at the end of a step, so impacts are plastic. A step in which a contact closes
-faster than `SLOWEST` is solved in two phases. In compression, the model computes impulses f and v⁺ from the velocity v*
-without contact. In restitution, the share e of all impulses, including friction, acts again,
+Models of rigid contact let no contact approach at the end of a step, so impacts are plastic. A step in which a contact
+closes faster than `SLOWEST` is solved in two phases. In compression, the model computes impulses f and v⁺ from the
+velocity v* without contact. In restitution, the share e of all impulses, including friction, acts again,
 
     v_e = v* + (1 + e) M⁻¹Jᵀf = v⁺ + e (v⁺ - v*)
 
@@ -12,9 +12,9 @@ u⁺ = J v⁺ and the Delassus operator W = J M⁻¹Jᵀ the change of energy is
 
     E(v_e) - E(v*) = (1 + e) fᵀu⁺ - ½ (1 - e²) fᵀW f ≤ 0     for 0 ≤ e ≤ 1
 
-because fᵀu⁺ ≤ 0 for every model here: an opening contact has no impulse, and friction opposes slip. Newton's
-hypothesis, ``u_N⁺ ≥ -e u_N``, has no such bound with friction. The proof needs e to scale friction, too, so a sticking
-contact also rebounds along its tangents.
+because fᵀu⁺ ≤ 0 for every model of rigid contact here: friction opposes slip, and an opening contact has no impulse or,
+in convex models, friction that removes the energy of the opening. Newton's hypothesis, ``u_N⁺ ≥ -e u_N``, has no such
+bound with friction. The proof needs e to scale friction, too, so a sticking contact also rebounds along its tangents.
 
 The time step moves bodies with the velocity at its end, so with e = 1 a ball gains height in proportion to h. Dropped
 from 0.3 m, it rebounds 0.8 % higher at 1 ms, and 0.2 % higher at 0.2 ms.

@@ -130,7 +130,7 @@ def _first_infinite(x: Array) -> int:  # pragma: no cover - compiled
 
 
 def _refuse_misfit(prescribed: Prescribed, m: int) -> None:
-    """Raise InputError if a prescribed velocity is repeated or does not exist."""
+    """Raise InputError if shapes differ, or a prescribed velocity is repeated or does not exist."""
     index = prescribed.index.tolist()
     if prescribed.index.shape != prescribed.velocity.shape:
         raise InputError(f"{prescribed.velocity.size} velocities are prescribed for {prescribed.index.size} indices")

@@ -2,9 +2,9 @@ r"""Viscous friction: drag along the tangents in proportion to slip (math.md, se
 
     M (v⁺ - v) = h f + Nᵀf_N - h Sᵀ D (S v⁺ - s) - h Tᵀ D (T v⁺ - t),     0 ≤ f_N ⊥ N v⁺ + φ/h ≥ 0
 
-with D = diag μ_v and (s, t) the velocity of the surface. Drag is not an unknown, so the remaining problem is
-frictionless. Implicit drag is a damper in the inertia, ``M̃ = M + h (SᵀDS + TᵀDT)``; explicit drag, at the initial
-velocity v, is a known force.
+with D = diag μ_v, f all other forces, and (s, t) the velocity of the surface. Drag is not an unknown, so the remaining
+problem is frictionless. Implicit drag is a damper in the inertia, ``M̃ = M + h (SᵀDS + TᵀDT)``; explicit drag, at the
+initial velocity v, is a known force.
 
 The coefficient μ_v is `Contacts.damping` [N s/m], finite; friction coefficients are not used. A contact whose initial
 gap exceeds `CLOSED_GAP` has no drag.

@@ -1,7 +1,7 @@
 r"""The elimination that all models share (math.md, section 3): unknown velocities, whitened rows.
 
-In inverse mode the velocities ``q`` are prescribed and only the other velocities, ``b``, are unknown; in forward mode
-all velocities are unknown. In both modes
+In inverse mode the velocities with the index q are prescribed to be b, and only the other velocities, with the index b,
+are unknown; in forward mode all velocities are unknown. In both modes
 
     v°  = (M_bb⁻¹(-κ_b - M_bq b), b)            the velocity at zero contact impulse
     v⁺  = v° + (M_bb⁻¹ J_bᵀ f, 0)               for any contact impulse f

@@ -8,8 +8,9 @@ desired accelerations of tasks, and friction; all matrices have one column per p
 2. *projection*: ``min ½ |v_q - b|²_W`` subject to ``J v = d``: its optimality conditions are linear equations. With
    tasks, the program of their demand replaces this program (`idcontrol.controllers.gradient.tasks`).
 3. *motion*: ``M_b v⁺ + κ_b = J_bᵀ y`` with, at each contact, ``y = B ξ`` and ``R (u + D y) = 0``, where u = J v⁺ - d.
-   B are directions of the impulse, R the rows that the contact law holds, D the compliance of the model. At a sticking
-   contact both are the identity; at a sliding contact B is an edge of the pyramid, or turns with the slip on a circle.
+   The rows b are the unknown velocities: unactuated velocities and released joints. B are directions of the impulse, R
+   the rows that the contact law holds, D the compliance of the model. At a sticking contact B and R are the identity;
+   at a sliding contact B consists of edges of the pyramid, or turns with the slip on a circle.
 4. *impulses*: stage II, a quadratic program over the impulses of this motion (`idcontrol.models.distribution`), on the
    face of the cones that its solution lies in. Without stage II, the contact model chooses the impulses.
 

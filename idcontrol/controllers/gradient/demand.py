@@ -1,6 +1,6 @@
 """Derivatives of the first stages of a control step: demand, targets of contacts, projection, momentum, bounds.
 
-Derivatives have one column for each of the P parameters (`idcontrol.controllers.gradient.site.Columns`).
+Derivatives have one column for each of the P parameters (`idcontrol.controllers.gradient.equations.Columns`).
 """
 
 from __future__ import annotations

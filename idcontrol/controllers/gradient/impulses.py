@@ -208,7 +208,10 @@ class Shared(NamedTuple):
 
 
 def torque_unit(site: Site, step: AssembledStep, *, slope: bool) -> tuple[float, Array]:
-    """Return the mean of diag(LτᵀLτ), the unit of the weights of impulses, and its derivative, shape (P,)."""
+    """Return the mean of diag(LτᵀLτ), the unit of the weights of impulses, and its derivative, shape (P,).
+
+    Lτ maps contact impulses to motor impulses. The derivative is zero unless `slope` is True.
+    """
     free, fixed, M, J = step.w.free, step.w.fixed, site.system.M, site.contacts.jacobian
     rows, out = J.shape[0], np.zeros(site.columns.total)
     through = np.linalg.solve(M[np.ix_(free, free)], M[np.ix_(free, fixed)])
@@ -316,7 +319,7 @@ def share(terms: Terms, goal: Goal, v_plus: Array, p: Array) -> Shared:
 
 
 def smallest_multiplier(J: Array, cone: Integers, mu: Array, at: Optimum) -> float:
-    """Return the smallest multiplier of the limits of the cones that are active, relative to the largest gradient.
+    """Return the smallest multiplier of the active limits of the cones, relative to the largest term of the gradient.
 
     If the multipliers are not unique, the multipliers with the largest minimum are taken. The result is inf without an
     active limit.

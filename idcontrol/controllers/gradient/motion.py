@@ -125,7 +125,7 @@ def _slide_on_circle(roles: Roles, i: int, k: int, y: float, u: Array, mu: float
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _slide_on_pyramid(roles: Roles, i: int, k: int, edges: Booleans, mu: float, dissipation: bool) -> int:
-    """Write the directions of contact i from k on, which slides along edges of a pyramid; return the next direction."""
+    """Write directions k, k + 1, … of contact i, which slides along edges of a pyramid; return the next k."""
     n, first = roles.kind.shape[0], k
     for edge in range(4):
         if not edges[edge]:

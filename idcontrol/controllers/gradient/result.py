@@ -30,7 +30,8 @@ class Margin(NamedTuple):
 
     Attributes:
         force: Smallest distance of a contact force to the next face of its friction cone [N].
-        speed: Smallest speed at which a moving contact slides or opens [m/s].
+        speed: Smallest speed at which a contact opens or slides, or by which a slip differs from the setting
+            `edge_speed_m_s` [m/s].
         torque: Smallest distance of a torque to its bounds, of joints that are free [N m].
         multiplier: Smallest multiplier of an active limit of stage II, relative to the largest term of the gradient.
     """

@@ -70,7 +70,7 @@ def visit(machine: Machine, system: System, spheres: SphereContacts, contacts: C
 
 
 def square_slopes(site: Site, step: AssembledStep) -> Array:
-    """Return the derivatives of |ρ_r|² of all contact rows by q, shape (3 n, m)."""
+    """Return the derivatives by q of |ρ_r|² for each whitened contact row ρ_r, shape (3 n, m)."""
     free, J = step.w.free, site.contacts.jacobian
     Y = np.zeros_like(J)
     Y[:, free] = np.linalg.solve(site.system.M[np.ix_(free, free)], J[:, free].T).T

@@ -2,7 +2,8 @@
 
 `solver` holds the contact model, `sparse` the model of many bodies, `unilateral` the problem without friction. `laws`
 holds the stiffness of springs, spheres and elastic foundations, and rows for joint limits and bilateral springs
-(math.md, section 11). This package does not import `sparse`, whose parts of SciPy would delay every start by a tenth.
+(math.md, section 11). `printed` holds the programs as printed in the source. This package does not import `sparse`,
+whose parts of SciPy would delay every start by a tenth.
 
 Source: Drumwright 2019, "An unconditionally stable first-order constraint solver for multibody systems".
 """

@@ -160,8 +160,8 @@ def spring_rows(
         damping: B, shape (k,) or one number for all [N s/m or N m s/rad].
 
     Returns:
-        ``G v⁺ = -C h K φ - C Λ`` with ``C = 1/(h²K + hB)``; rigid rows have C = 0 and target -φ/h
-        (math.md, section 11.1).
+        The rows ``G v⁺ = -C h K φ - C Λ`` with impulses Λ and ``C = 1/(h²K + hB)``; rigid rows have C = 0 and target
+        -φ/h (math.md, section 11.1).
 
     Raises:
         InputError: A stiffness or damping is negative, or both of a row are zero.

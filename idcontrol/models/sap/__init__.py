@@ -299,7 +299,7 @@ def closed_kernel(
         parameters: Parameters of the method.
         mode: Mode of each contact (open, stick, slide) in the last step, overwritten for this step, shape (n,).
         f: Overwritten with the impulses, shape (3 n,).
-        away: Overwritten with v⁺ of the free velocities minus the velocity computed from f (see `solve_bounded`), shape
+        away: Overwritten with v⁺ of the free velocities minus the velocity computed from f (see `_move_to`), shape
             (k,).
         arena: Arena for all arrays.
 

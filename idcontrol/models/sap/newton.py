@@ -1,6 +1,6 @@
 r"""Newton's method on the primal cost, in whitened velocities (Castro, Permenter & Han 2022, eq. 17, section VIII).
 
-With ``z = Lᵀ(v - v*)``, A = L Lᵀ, and contact velocities ``u = c + ρ z`` relative to v̂,
+With ``z = Lᵀ(v - v*)``, the inertia A = L Lᵀ, and contact velocities ``u = c + ρ z`` relative to v̂,
 
     ℓ(z) = ½|z|² + ½ Σ γᵀRγ,    ∇ℓ = z - ρᵀγ(u),    H = I + ρᵀG ρ
 

@@ -5,8 +5,8 @@ Source: Castro, Permenter & Han 2022, section IX.
     R_n = max(β² w/4π², 1/(h k (h + τ_d))),   R_t = σ w,   v̂_n = -φ₀/(h + τ_d),   τ_d = damping/stiffness
 
 The mean inverse mass of a contact is ``w = ‖J_i M⁻¹ J_iᵀ‖_F / 3``. A contact that is rigid, or too stiff for the step,
-becomes *near-rigid*: critically damped with the period βh. A body at rest sinks by ``β² g h²/4π²``, 2.5e-7 m at 1 ms; a
-sticking contact creeps at no more than ``μ σ g h``.
+becomes *near-rigid*: critically damped with the period βh; rigid contacts have τ_d = βh/π. A body at rest sinks by ``β²
+g h²/4π²``, 2.5e-7 m at 1 ms; a sticking contact creeps at no more than ``μ σ g h``.
 """
 
 from __future__ import annotations
