@@ -262,7 +262,8 @@ def command_base(
 
         v_r = Rz(ψ_r) V + k_l (g - x_r),   ω_r = ω + k_l wrap(g_ψ - ψ_r),   a_r = Rz(ψ_r) dV/dt + ω e_z × Rz(ψ_r) V
 
-    The goal g is the measured pose of a walking robot, or the pose over the feet of a standing robot.
+    x_r and ψ_r are position and heading of the reference. The goal g is the measured pose of a walking robot, or the
+    pose over the feet of a standing robot.
 
     a_r omits the derivative of the correction k_l (g - x_r): this derivative would pass the jumps of measured
     velocities at touchdown directly into the torque. The height follows the mean ground under the feet with critical

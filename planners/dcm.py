@@ -4,7 +4,7 @@ For a centre of mass x at constant height z, let ω = √(g/z) and p the zero-mo
 motion ξ = x + ẋ/ω obeys ``ξ̇ = ω (ξ - p)``, and x follows ξ: ``ẋ = ω (ξ - x)`` (Englsberger, Ott & Albu-Schäffer 2015,
 Three-dimensional bipedal walking control based on divergent component of motion). ξ is unstable forwards in time, so it
 is computed backwards from the end of the walk, as in that paper. Here p moves at constant speed between knots, which
-gives a closed form: over a piece from t0 to t1 with ``ṗ = s``,
+gives a closed form. Over a piece from t0 to t1 with ``ṗ = s`` and constants D and B,
 
     ξ = p + s/ω + D e^{ω (t - t1)},     x = p + D/2 e^{ω (t - t1)} + B e^{-ω (t - t0)}
 """

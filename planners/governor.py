@@ -1,7 +1,8 @@
 """A reference governor: limits commands to the ability of the legs (planner.md 3.4).
 
-A standing foot with the nominal position n moves at -u relative to the base, ``u = v + ω × n``. A swinging foot must
-cover a whole stride ``u T`` within T_sw. Three limits bound the stride:
+A standing foot with the nominal position n moves at -u relative to the base, ``u = v + ω × n``. Within the time T_sw of
+a swing, the foot must cover a whole stride ``u T``, where T = T_st + T_sw includes the stance. With the leg's Jacobian
+J and the step height H, three limits bound the stride:
 
     reach:         u T_st ≤ 2 s              a stance lies within the ellipse of half-axes s that the foot can reach
     joint speed:   |J⁻¹| ṗ_B ≤ q̇_max         a foot passes the base at 1.875 u T/T_sw - u in mid-swing; while it rises

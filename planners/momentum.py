@@ -5,10 +5,11 @@ prescribed instead of the speed: the planar motion u = (v_x, v_y, ω) of the bas
 
     A_g (u, q̇(u)) = h_cmd,        q̇_i(u) = J_i⁻¹ ṗ_i - D_i u,        D_i = J_i⁻¹ [e_x, e_y, e_z × p_i]
 
-A_g has three rows of the centroidal momentum matrix: linear x, linear y, and angular z about the centre of mass. h_cmd
-is the momentum of the rigid robot in its nominal stance with the commanded twist. Accelerations follow from the time
-derivative: the same 3x3 system with a different right-hand side, in which the bias forces give Ȧ_g exactly. All
-quantities are in the axes of the level reference base.
+p_i is the position of foot i, and J_i is its Jacobian by the joint angles q_i of its leg. A_g has three rows of the
+centroidal momentum matrix: linear x, linear y, and angular z about the centre of mass. h_cmd is the momentum of the
+rigid robot in its nominal stance with the commanded twist. Accelerations follow from the time derivative: the same 3x3
+system with a different right-hand side, in which the bias forces give Ȧ_g exactly. All quantities are in the axes of
+the level reference base.
 """
 
 from __future__ import annotations

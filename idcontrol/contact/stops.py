@@ -1,8 +1,8 @@
 """Joint limits as contacts: one row of the joint's velocity, without friction (math.md, section 12.5).
 
 The lower limit q_lo of joint j has the gap ``q - q_lo`` and the row e_j, the unit vector of the joint's velocity. The
-upper limit q_hi has the gap ``q_hi - q`` and the row -e_j. Every contact model solves such rows together with the
-robot's contacts.
+upper limit q_hi has the gap ``q_hi - q`` and the row -e_j. In time-stepping plants the contact model solves such rows
+together with the robot's contacts.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Dual active set (Goldfarb & Idnani 1983): smallest-norm point of a polyhedron, or a proof that it is empty.
 
-`smallest_norm_kernel` solves min ½|y|² s.t. E y = e, A y ≥ b with rows of length one. The projection of stage I
-(math.md, sections 4.4 and 7.3) has this form. Every strictly convex quadratic program can be transformed to this form
-(`idcontrol.solvers.active_set_qp`). The search `approach` ends after finitely many steps; branch and bound
-(`idcontrol.solvers.enumerate`) continues it from node to node.
+`smallest_norm_kernel` solves min ½|y|² s.t. E y = e, A y ≥ b with rows of length one. The search for impulses of
+maximal dissipation (stage I; math.md, sections 4.4 and 7.3) has this form. Every strictly convex quadratic program can
+be transformed to this form (`idcontrol.solvers.active_set_qp`). The search `approach` ends after finitely many steps;
+branch and bound (`idcontrol.solvers.enumerate`) continues it from node to node.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A is symmetric positive definite. Its blocks belong to a graph: block (i, j) is 
 edge. Nodes are eliminated in the order of smallest degree, so that contact graphs cause little fill-in. `analyze` finds
 the structure once per graph; `factorize` and `solve` work on every matrix with that graph.
 
-Blocks are stored as rows of U, so that every inner loop runs along memory.
+The blocks of U are stored row by row, so that every inner loop runs along memory.
 """
 
 from __future__ import annotations
