@@ -12,13 +12,13 @@ from idcontrol.planners.route import Way
 from idcontrol.types import Array
 
 REACHED_M: Final = 0.25
-"""Largest distance of the centre of mass from a waypoint at its time for which the waypoint counts as reached [m]."""
+"""A waypoint counts as reached if the centre of mass is nearer than this at the waypoint's time [m]."""
 FOLLOWS_M: Final = 0.1
 """Largest mean distance from the route in a completed run [m]."""
 
 
 def findings(way: Way, arrays: Mapping[str, Array]) -> list[Finding]:
-    """Measure how long a machine walks, how many waypoints it reaches, and how far it is from the route's pose."""
+    """Measure how long a machine walks, how many waypoints it reaches, and its distance from its place on the route."""
     t, due = arrays["t"], np.column_stack([np.interp(arrays["t"], way.times, xy) for xy in way.poses.T[:2]])
     off = np.linalg.norm(arrays["com"][:, :2] - due, axis=1)
     walked, on_time = (t >= way.times[0]) & (t <= way.times[-1]), way.times[1:][way.times[1:] <= t[-1]]

@@ -274,7 +274,14 @@ def score(entry: Engine, parameters: Mapping[str, float], tosses: Sequence[Toss]
 
 
 def run(config: Config, progress: Progress) -> Results:
-    """Calibrate the cube, fit every engine, and score it on tosses outside the fit."""
+    """Calibrate the cube and fit every engine, unless `evaluations` is 0; then score the engines.
+
+    Engines of other packages are left out if they are not installed.
+
+    Raises:
+        InputError: `data` is missing, or is not a usable record of tosses.
+        UnknownName: The engine does not exist.
+    """
     if not config.data:
         raise InputError(MISSING)
     tracks = record.read(Path(config.data))

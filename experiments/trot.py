@@ -121,7 +121,10 @@ experiment = WalkExperiment(
 
 
 def _goals(scene: WalkScene) -> dict[str, Any]:
-    """Return the goals that a report shows beside the metrics, if the paper's robot walks its path; otherwise none."""
+    """Return the goals that a report shows beside the metrics.
+
+    There are goals only for the paper's robot on its path, under id-coulomb-qp or pid.
+    """
     config = scene.config
     if scene.robot.name != "links" or config.path != WalkPath() or config.controller not in ("id-coulomb-qp", "pid"):
         return {}

@@ -63,9 +63,9 @@ class Judged(NamedTuple):
     Attributes:
         source: Place in the paper, such as "Drumwright 2019, Table 1".
         what: Name of the quantity.
-        printed: The paper's value as text.
+        printed: The paper's value or statement.
         found: The run's value; None if it is missing.
-        verdict: One of `VERDICTS`, with the page that derives the difference.
+        verdict: One of `VERDICTS`; a derived difference is followed by the page that derives it.
     """
 
     source: str

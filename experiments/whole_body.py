@@ -1,4 +1,4 @@
-"""Whole-body tasks: a humanoid or a quadruped sways, squats, lifts a foot, walks and is pushed.
+"""Whole-body tasks of humanoids, quadrupeds and arms, such as swaying, walking, reaching and taking a push.
 
 All experiments are presets of one scene (`idcontrol.scenes.whole_body`).
 """
@@ -40,7 +40,8 @@ DRAWN_EVERY: Final = 20
 LANDING_S: Final = 0.03
 """Time after touchdown in which a foot comes to rest [s]."""
 FOLLOWED_M: Final = 0.02
-"""Largest error of the centre of mass in a completed run, unless the machine is pushed [m]."""
+"""Largest error of centre of mass and hand in a completed run [m]; if the machine is pushed, the centre of
+mass only has to end within it."""
 
 FOLLOWS: Final = f"limit {1e3 * FOLLOWED_M:g} mm"
 
@@ -230,7 +231,7 @@ def run(config: WholeBodyConfig, progress: Progress) -> Results:
 
 
 def findings(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Finding]:
-    """Measure a run; it is completed if the machine stays upright, does not slip and follows its reference."""
+    """Measure a run; its checks include that the machine stays upright, does not slip and follows its reference."""
     config, body, motion = scene.config, scene.body, scene.motion
     ended = len(arrays["t"]) >= scene.duration_s * config.rate_hz - 1.5
     share = np.abs(arrays["tau"]) / body.system.effort_limit
@@ -283,7 +284,7 @@ def _balance(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Finding
 
 
 def settled(stands: Booleans, settles: int) -> Booleans:
-    """True where a foot has stood for more than `settles` rows; shape (rows, n), like `stands`."""
+    """True where a foot has stood for more than `settles` rows, or since the first row; shape (rows, n)."""
     out = stands.copy()
     for k in range(1, settles + 1):
         out[k:] &= stands[:-k]
@@ -291,7 +292,7 @@ def settled(stands: Booleans, settles: int) -> Booleans:
 
 
 def _moved(steps: Array, stands: Booleans) -> float:
-    """Return the largest distance of a point from its touchdown [m]; `steps` are its motions by row, (rows, 2) [m]."""
+    """Return the largest distance of a point from its touchdown [m]; `steps` are its motions by row, (rows, 3) [m]."""
     begins = np.flatnonzero(np.diff(stands, prepend=False) & stands)
     ways = (np.cumsum(stance, axis=0) for stance in np.split(steps, begins))
     return max((float(np.linalg.norm(way, axis=1).max()) for way in ways if len(way)), default=0.0)
@@ -312,7 +313,7 @@ def _landings(walk: Walk, arrays: Mapping[str, Array]) -> list[Finding]:
 
 
 def drawings(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Drawing]:
-    """Draw the hand on its wall, the path over the soles, the forces and heights of the feet, and the error."""
+    """Draw the hand on its wall, the path over the soles, forces and heights of the feet, the error and the torque."""
     arrays = {key: values[::DRAWN_EVERY] for key, values in arrays.items()}
     drawn = [pressing.drawing(scene.motion, arrays)] if isinstance(scene.motion, Press) else []
     if scene.body.floats:

@@ -1,4 +1,4 @@
-"""Reports all problems of a robot's description."""
+"""Report all problems of a robot's description."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _joined(findings: Sequence[re.Match[str]], part: str) -> str:
 
 
 def _frame_problems(raw: Mapping[str, Any], findings: urdf.Findings) -> list[str]:
-    """Return one line for each sphere whose frame is missing in the URDF, or ambiguous."""
+    """Return one line for each foot, sole, hand or support whose frame is missing in the URDF, or ambiguous."""
     spheres = [
         (where, sphere.get("name"), sphere.get("frame"))
         for where in ("feet", "soles", "hands", "lying.supports")

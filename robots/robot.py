@@ -99,7 +99,9 @@ class Robot:
         return replace(self, description=description)
 
     def at_wall(self, frame: str, normal: tuple[float, float, float], offset_m: float) -> Robot:
-        """Return the robot in front of a wall ``n·p = offset``, which the hand on `frame` may touch as its last foot.
+        """Return the robot in front of a wall ``n·p = offset``, which the hand on `frame` may touch.
+
+        The hand becomes the last foot.
 
         Args:
             frame: Frame of a hand of the robot file.
@@ -219,9 +221,10 @@ class Robot:
         return (*self.description.feet, *corners, *self.hands)
 
     def standing_state(self, system: System | None = None) -> State:
-        """Return the robot at rest in its home pose, its lowest foot exactly on the plane z = 0.
+        """Return the robot at rest in its home pose.
 
-        A floating base is level above the origin of the world; without feet its height is zero.
+        A floating base is level above the origin of the world, and the lowest foot is exactly on the plane z = 0;
+        without feet the height of the base is zero.
 
         Args:
             system: The robot's system, if available; None creates a system.

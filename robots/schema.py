@@ -89,7 +89,7 @@ class Lying(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class MotorLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Limits of the motors; every actuated joint gets a torque and a speed.
+    """Limits of the motors; every actuated joint needs a torque and a speed.
 
     Attributes:
         torque_nm: Largest torque by joint [N m], or force [N] of a sliding joint.
@@ -99,7 +99,7 @@ class MotorLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         no_load_rad_s: Speed by joint at which the motor no longer accelerates [rad/s], or [m/s]: from `velocity_rad_s`
             on, the accelerating torque falls linearly to zero at this speed. Joints without an entry have full torque
             at all speeds.
-        temperature_c: Highest temperature of the drives [°C]; more is a fault of the loop.
+        temperature_c: Highest temperature of the drives [°C]; above it, `idcontrol loop` reports a fault.
         voltage_v: Lowest and highest supply voltage; by default any.
     """
 
@@ -131,7 +131,7 @@ class ActuatorFigures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class MachineOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Order, directions and zeros of the joints in a machine's own interface.
+    """Order, directions, zeros and torque scales of the joints in a machine's own interface, and its order of feet.
 
     Attributes:
         joints: Names of all actuated joints in the machine's order.
@@ -177,7 +177,7 @@ class RobotGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Feedback gains of the two kinds of controllers, and damping of the brake.
 
     Attributes:
-        torque: Gains of the plain PID, and of drives that stand up and lie down.
+        torque: Gains of the plain PID, and of the drives while the robot stands up and lies down.
         acceleration: Gains of inverse dynamics.
         brake_nm_s_rad: Damping by joint of a machine that brakes after a fault [N m s/rad]; joints without an entry
             have the damping of `torque`.

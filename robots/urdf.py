@@ -254,7 +254,7 @@ def _numbers(element: ET.Element | None, key: str, default: tuple[float, ...]) -
 
 
 def _unexpanded(document: _Document) -> Iterator[str]:
-    """Yield a problem for each xacro element: URDF readers would skip it and read an incomplete robot."""
+    """Yield a problem for each xacro element or expression in a name: URDF readers would read an incomplete robot."""
     for element, line in document.line.items():
         if element.tag.startswith("xacro:"):
             yield f"line {line}: <{shown(element.tag)}> is not expanded; run xacro first"

@@ -1,7 +1,7 @@
 """Parts of the torque rate of a run: contact switching, internal forces, necessary contact forces, feedback.
 
 With the joints' accelerations w = q̈_des + feedback prescribed and the base free, the torques are linear in w and in
-the contact forces f (math.md, section 3) of the feet in planned stance:
+the contact forces f (math.md, section 3) of the feet in planned stance; b is the base, q the joints:
 
     τ = S w + C f + rest,   S = M_qq - M_qb M_bb⁻¹ M_bq,   C = M_qb M_bb⁻¹ J_bᵀ - J_qᵀ
 

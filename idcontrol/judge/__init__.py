@@ -94,8 +94,10 @@ def missed(law: Law, problem: StepProblem, impulses: Array) -> float:
 def _in_own_units(law: Law, problem: StepProblem, solution: StepSolution) -> Touching:
     """Return the contacts after a step, each with its own scales.
 
-    The scale of a velocity is its size at zero impulse plus the net change by all impulses. The scale of an impulse is
-    the largest impulse of its contact, or the impulse that gives the contact its velocities, if that is larger.
+    The scale of a velocity is its size at zero impulse, plus the net change by all impulses, plus the velocity by
+    compliance, plus a bound on rounding errors. The scale of a normal impulse is the largest impulse of its contact, or
+    the impulse that gives the contact its normal velocity, if that is larger; likewise for tangential impulses, with
+    the contact's largest tangential impulse.
     """
     contacts, h, v = problem.contacts, problem.h, solution.v_plus
     n, J = len(contacts), contacts.jacobian
@@ -150,8 +152,9 @@ def _in_own_units(law: Law, problem: StepProblem, solution: StepSolution) -> Tou
 def _sap(problem: StepProblem, solution: StepSolution, speed: Array) -> Array:
     """Return the distance of each contact's impulse from the projection of ``-R⁻¹(J v⁺ - v̂)`` onto its cone, (n,).
 
-    The distance is relative to the impulse or to `speed` / R, whichever is larger. A near-rigid contact obeys its law
-    if the distance is 0 (Castro, Permenter & Han 2022, sections VII and IX).
+    R is SAP's regularization and v̂ the normal velocity with which SAP closes a gap. The distance is relative to the
+    impulse or to `speed` / R, whichever is larger. A near-rigid contact obeys its law if the distance is 0 (Castro,
+    Permenter & Han 2022, sections VII and IX).
     """
     contacts, h, f = problem.contacts, problem.h, solution.impulses
     n, J = len(contacts), contacts.jacobian

@@ -23,7 +23,7 @@ def coulomb_lcp(rho: Array, c: Array, mu: Array) -> tuple[Array, Array, Array]:
         mu: Friction coefficients, shape (n,).
 
     Returns:
-        Q, r and the balancing factors (math.md, section 13.2), shapes (N, N), (N,) and (N,), where N = n + 5 t and t is
+        Q, r and the balancing factors (math.md, section 13.2), shapes (p, p), (p,) and (p,), where p = n + 5 t and t is
         the number of contacts with μ > 0.
     """
     n, rough = mu.size, np.flatnonzero(mu)

@@ -157,7 +157,7 @@ def inverse_step(system: System, v: Array, wanted: Array, contacts: Contacts) ->
 
 
 def forward_step(system: System, v: Array, motor_impulse: Array, contacts: Contacts) -> StepProblem:
-    """Return the step of length `H` from the velocity `v` (m,) under the motor impulses hτ (a,) [N m s]."""
+    """Return the step of length `H` from the velocity `v` (m,) under the motor impulses hτ (a,) [N m s or N s]."""
     kappa = H * system.bias - system.M @ v
     kappa[system.n_unactuated :] -= motor_impulse
     return StepProblem(h=H, M=system.M.copy(), kappa=kappa, contacts=contacts)

@@ -134,7 +134,7 @@ def drift(pairs: Integers, point: Array, axes: Array, radius: Array, position: A
     r"""Return J̇ v of spheres on A against faces of B, shape (3 n,) [m/s²]; contact axes rotate with B (math.md, 9).
 
     With C and R the sphere's centre and radius, n the normal, p the contact point and e a contact axis, the relative
-    velocity is ``u = v_C - R ω_A × n - v_B(p)``; at v̇ = 0
+    velocity is ``u = v_C - R ω_A × n - v_B(p)``. At v̇ = 0, with a_C the acceleration of C,
 
         d/dt (e·u) = e·(a_C - R ω_A × ṅ - ω_B × (ṗ - v_B)) + ė·u,    ṅ = ω_B × n, ṗ = v_C - R ṅ, ė = ω_B × e
     """

@@ -18,10 +18,10 @@ class Claim:
 
     Attributes:
         statement: The claim in words.
-        measure: Returns the largest violation; 0 for no violation.
+        measure: Returns the largest violation; 0 or less if there is none.
         unit: Unit of the violation; "" for a relative violation.
         limit: Largest violation with which the claim holds.
-        tests: Files of tests that examine the claim further.
+        tests: Files of tests, or single tests, that examine the claim further.
         extra: Extra of idcontrol that the measurement needs; "" if it needs no extra.
         quick: True if `idcontrol doctor` also measures the claim.
     """

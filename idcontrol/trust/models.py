@@ -25,7 +25,8 @@ JUDGED: Final = 200
 def unlawful() -> float:
     """Return the largest violation of a model's law by its solutions, scaled per contact.
 
-    The violation is infinite if a model leaves a random forward step unsolved, because every such step has a solution.
+    The violation is infinite if a model finds no solution of a random forward step (`Status.FALLBACK`), because every
+    such step has a solution.
     """
     worst = []
     for number in range(JUDGED):

@@ -39,7 +39,7 @@ def missed_weight() -> float:
 # MuJoCo's soft contact reaches the weight within a thousandth
 @claim("in MuJoCo the same body presses with its weight", 1e-3, "tests/peers/test_bodies.py", extra="mujoco")
 def missed_weight_in_mujoco() -> float:
-    """Return `_missed_weight` of the plant MuJoCo."""
+    """Return the largest error of the forces under a resting sled in MuJoCo, relative to its weight."""
     return _missed_weight("mujoco", steps=500)
 
 
