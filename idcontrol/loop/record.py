@@ -56,7 +56,7 @@ WORST = 5
 """Number of longest ticks that are reported individually."""
 EVERY_S = 0.01
 """Time between two reads of the rings [s]. After each read, rows are handed to the operating system. A killed recorder
-loses the rows since the last read."""
+loses the rows that were not handed over."""
 WRITTEN_AT_ONCE = 200
 """Largest number of rows that are written between two reads of the rings; during longer writes the rings might
 overflow."""

@@ -47,7 +47,7 @@ SENT = ("tau", "q", "v", "kp", "kd")
 LIKE: Final[tuple[Any, ...]] = (
     *np.zeros((4, 1)), np.zeros(1, dtype=np.bool_), np.zeros((1, 3)), np.zeros(1, dtype=np.int64), np.zeros((1, 3)),
 )  # fmt: skip
-"""An array of the type and shape of each argument of `keep`."""
+"""An array of the type and number of dimensions of each argument of `keep`."""
 FORM: Final = Form(*LIKE)
 NO_FORCES: Final = ContactForces.none()
 

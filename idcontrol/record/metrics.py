@@ -550,7 +550,7 @@ def standing_drift(base: Array, feet: Array, stance: Booleans, h: float) -> floa
         h: Time between rows [s].
 
     Returns:
-        The drift; None if all feet are never in planned stance for longer than `AT_REST_S`.
+        The drift; None if no interval with all feet in planned stance is longer than `AT_REST_S`.
     """
     over = base[:, :2] - feet[:, :, :2].mean(axis=1)
     changes = np.flatnonzero(np.diff(np.concatenate(([False], stance.all(axis=1), [False]))))

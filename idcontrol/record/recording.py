@@ -96,8 +96,9 @@ class Run:
     def frame(self, channel: str) -> Any:
         """Return a channel as a pandas table: a row for each time `t` [s], a column for each number.
 
-        In a walk, columns are named by joints (``frame("tau")["LF_X_1"]``), or by feet and axes (``frame("force")["LF",
-        "z"]``); other columns by channel and index. ``attrs["units"]`` contains the unit of each column.
+        In a walk, most columns are named by joints (``frame("tau")["LF_X_1"]``), or by feet and axes
+        (``frame("force")["LF", "z"]``); most others by channel and index (`idcontrol.record.columns`).
+        ``attrs["units"]`` contains the unit of each column.
 
         Raises:
             InputError: The run has no such channel, or pandas is not installed.
