@@ -142,7 +142,10 @@ def _scattered(rows: Array, used: Integers, count: int) -> Array:
 
 
 class _Rows(NamedTuple):
-    """The memory of n `InverseDynamics` controllers between steps, one row per controller (`_take_row`)."""
+    """The memory of n `InverseDynamics` controllers between steps, one row per controller.
+
+    `_take_row` copies a row to a controller before its step, `_keep_row` back.
+    """
 
     identity: Integers
     active: Integers
@@ -285,7 +288,12 @@ class Controllers:
         self._busy = Lock()
 
     def single(self, mu: float) -> InverseDynamics:
-        """Return a controller for one robot; its commands are exactly the commands of a row with friction `mu`."""
+        """Return a controller for one robot; its commands are exactly the commands of a row with friction `mu`.
+
+        Raises:
+            UnknownName: No controller has the name of this batch.
+            InputError: The controller has no compiled step, or the robot has no feet or too many.
+        """
         name, robot, h, terrain, settings = self._settings
         contacts = robot.contacts(mu, terrain, CompiledSystem.of(robot.system()))
         if not 0 < contacts.radius.size <= MOST_FEET:

@@ -321,7 +321,14 @@ def _most_share(
 
 @njit(cache=True, inner=True)
 def _strain(target: tuple[float, float, float], feet: Array, ability: Ability) -> Array:  # pragma: no cover - compiled
-    """Return the load of a command on each joint of each leg, shape (3 n, 7), for `_fits`."""
+    """Return the load of a command on each joint of each leg, for `_fits`.
+
+    Returns:
+        Shape (3 n, 7): speed of the foot relative to the half-axes of its reach [1/s]; share of the joint's speed limit
+        that this speed takes at home, and at the rim of the reach [-]; share that a foot speed of 1 m/s upwards takes
+        at home, and at the rim [s/m]; share of the joint's acceleration limit that gaining the speed of the foot in 1 s
+        takes [s]; turning rate [rad/s].
+    """
     strain = np.zeros((3 * feet.shape[0], 7))
     for i in range(feet.shape[0]):
         u_x, u_y = abs(target[0] - target[2] * feet[i, 1]), abs(target[1] + target[2] * feet[i, 0])

@@ -73,7 +73,7 @@ def put(record: Record, name: str, part: Any) -> None:
 
 
 def dtype_of(part: NamedTuple) -> np.dtype[np.void]:
-    """Return the dtype of a part, in which booleans stay booleans; a record stores them as bytes (`_dtype`)."""
+    """Return the dtype of a part, in which booleans stay booleans, whereas a record stores them as bytes."""
     return np.dtype([(key, x.dtype, x.shape) for key, x in _fields(part).items()], align=True)
 
 

@@ -87,7 +87,7 @@ def rows(walk: RecordedWalk, effort: Effort, contacts: Sequence[int] = CONTACTS)
     """Return rows of each scheme and of the no-slip kernel by number of contacts.
 
     `id-coulomb-qp` has further rows on slippery ground, where its forces reach the friction cones. If 4 is in
-    `contacts`, the last row is a complete search (`_proof`).
+    `contacts`, the last row is a search that proves its solution to be the closest to the last torque.
     """
     sets = {n: problems(walk, n) for n in sorted(contacts)}
     for name, scheme in SCHEMES.items():

@@ -1,8 +1,9 @@
 """Floating-point operations of a kernel, counted while the kernel runs as Python code.
 
-The source of a kernel, and of every kernel that it calls, is rewritten to count each arithmetic operation: once for
-numbers, once per entry for arrays. Integer arithmetic, comparisons, negations and absolute values do not count, and a
-square root counts once (Hunger 2007, "Floating point operations in matrix-vector calculus").
+The source of a kernel, and of every kernel that it calls, except `idcontrol.kernels.arena`, is rewritten to count each
+arithmetic operation: once for numbers, once per entry for arrays. Integer arithmetic, comparisons, negations and
+absolute values do not count, and a square root counts once (Hunger 2007, "Floating point operations in matrix-vector
+calculus").
 """
 
 from __future__ import annotations

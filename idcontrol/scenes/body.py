@@ -21,8 +21,8 @@ from idcontrol.types import Array, Booleans, ContactForces, Reference, State
 FIRM, LOOSE = 1e-3, 1e-6
 """Posture weights: of joints that move no task's frame, and of all other joints, which must not pull on the tasks."""
 BALANCE: Final = 10.0
-"""Weight of the task on the centre of mass; all other tasks on frames have the weight 1. A foot in the air arrives
-later if its swing would push the centre of mass off its path."""
+"""Weight of the task on the centre of mass; tasks on frames have the weight 1 while they are in use. A foot in the air
+arrives later if its swing would push the centre of mass off its path."""
 LANDED_S: Final = 0.02
 """Time after touchdown in which the task of a foot holds it at its landing position [s]."""
 TIPS_RAD: Final = 0.01

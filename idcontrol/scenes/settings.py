@@ -80,8 +80,8 @@ class FeedbackGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         kp_1_s2: Stiffness of controllers with an inertia model [1/s²].
         kd_1_s: Damping of controllers with an inertia model [1/s].
         kp_nm_rad: Stiffness of `pid` [N m/rad].
-        kd_nm_s_rad: Damping of `pid` [N m s/rad]; at most half of the joint's effective inertia divided by the control
-            period.
+        kd_nm_s_rad: Damping of `pid` [N m s/rad]; it should be at most half of the joint's effective inertia divided by
+            the control period.
         beside: True adds the torques of `pid` to the torques of every other controller, as in the authors' program
             (Pacer) of July 2015.
         tuned: Gains of some controllers; the first entry that names a controller counts.

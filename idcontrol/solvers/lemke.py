@@ -476,7 +476,10 @@ def proves_infeasible(Q: Array, r: Array, ray: Array, tolerance: float = 1e-10) 
 
 
 def balancing_scale(Q: Array) -> Array:
-    """Return factors that make each nonzero diagonal entry 1 (`_equilibrate` has the rule for zero), shape (n,)."""
+    """Return factors that make each nonzero diagonal entry 1, shape (n,).
+
+    For a diagonal entry of 0, the largest entry that couples the row to another row becomes 1.
+    """
     scale = np.empty(Q.shape[0])
     _equilibrate(Q, scale)
     return scale

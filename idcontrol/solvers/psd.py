@@ -1,4 +1,4 @@
-"""LCP(r, ρρᵀ), the form of every frictionless or convex contact problem, by the first method that solves it.
+"""LCP(r, ρρᵀ), the form of contact problems without friction or with convex pyramids, by the first method that works.
 
 math.md, section 4.4, compares the methods.
 """

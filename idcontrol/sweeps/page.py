@@ -24,7 +24,7 @@ MATTER = (
     "q_err_rad", "qd_err_rad_s", "dtau_mean_nm_s", "dtau_max_nm_s", "force_err_rel", "com_path_err_m", "slip_m_s",
     "step_us.p50",
 )  # fmt: skip
-"""Quantities in the table of all runs; all other quantities are in a folded table."""
+"""Quantities in the table of all runs, if they differ between runs; a folded table has all differing quantities."""
 
 
 def report(comparison: Comparison, study: Study | None) -> Path:

@@ -43,7 +43,7 @@ class PlannedRun:
         preset: Name of its preset.
         changes: The settings that differ from the preset, by dotted key.
         config: The resulting configuration as JSON values.
-        name: Name of its folder; two runs share it only if their configurations are equal.
+        name: Name of its folder: words, and `DIGITS` digits of a digest of experiment, preset and configuration.
     """
 
     experiment: str
