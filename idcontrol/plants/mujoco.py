@@ -40,7 +40,7 @@ RETURN_S = 0.02
 starts 1 rad beyond its limit would leave it at 250 rad/s at 1 kHz."""
 
 IMPEDANCE = (0.95, 0.99, 1e-4, 0.5, 2.0)
-"""MuJoCo's ``solimp``: the impedance of a contact or a limit rises from 0.95 to 0.99 over 0.1 mm or mrad."""
+"""MuJoCo's ``solimp``: the impedance of a contact or a limit rises from 0.95 to 0.99 over 0.1 mm or 0.1 mrad."""
 
 TOLERANCE = 1e-18
 """Tolerance of the cost in MuJoCo's Newton iterations. Forces scale with the square root of the cost, so they are exact

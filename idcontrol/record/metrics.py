@@ -159,8 +159,9 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -
     """Return all metrics of a locomotion run.
 
     Args:
-        arrays: The channels listed in the module's docstring, shape (rows, ...). These may be absent: ``step_us``,
-            ``commanded``, ``granted``, ``base_seen``, ``rate_off``, ``solved_by``, ``gap_nm``, channels of soles.
+        arrays: The channels listed in the module's docstring, shape (rows, ...). These may be absent: ``a_des``,
+            ``residual``, ``step_us``, ``commanded``, ``granted``, ``base_seen``, ``rate_off``, ``solved_by``,
+            ``gap_nm``, ``gap``, channels of soles.
         layout: Facts that are not in the arrays.
         duration_s: Intended duration of the run [s].
 
