@@ -33,8 +33,8 @@ class Case:
         summary: One line.
         presets: Configurations by name, one of them ``"default"``.
         simulate: Runs a configuration; raises `InputError` for an unusable configuration.
-        rehearsals: Returns configurations of short runs that together compile and cache every kernel; an empty sequence
-            if the case needs data files.
+        rehearsals: Returns configurations of short runs that together compile and cache every kernel of the case; an
+            empty sequence if the case needs data files, or if other cases compile the same kernels.
         adapt: Converts the user's configuration to the configuration that runs and is recorded.
     """
 

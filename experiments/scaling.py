@@ -134,7 +134,7 @@ def _steps(walk: RecordedWalk, contacts: int) -> tuple[Sequence[WalkStep], Job]:
 
 
 def _medians(config: Config, name: str, steps: Sequence[WalkStep], below: Job) -> tuple[float, float]:
-    """Return the median times of a warm scheme and of the floor, timed alternately [us]."""
+    """Return the median times of a warm-started scheme and of the floor, timed alternately [us]."""
     job = scheme_job(SCHEMES[name], steps, warm=True)
     job.run(0)  # loads the kernels
     times, _ = in_turns([job, below], len(steps), config.samples, config.budget_s)

@@ -30,7 +30,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Settings of the case. The paper prints neither size nor distance of the spheres.
 
     Attributes:
-        plant: ``constraint`` (the paper's model), ``sap``, or ``all``; both solve in blocks.
+        plant: ``constraint`` (the paper's model), ``sap``, or ``all``; both use that the problem is
+            sparse.
         sizes: Numbers of spheres for ``constraint``.
         sparse_sizes: Numbers of spheres for ``sap``.
         steps: Number of steps of a run.

@@ -150,7 +150,7 @@ class Score:
         return float(np.mean([getattr(each, what).mean() for each in self.errors]))
 
     def last(self, what: str) -> float:
-        """Return an error in the last row, where the cube rests, averaged over the tosses."""
+        """Return an error in the last row, where the cube usually rests, averaged over the tosses."""
         return float(np.mean([getattr(each, what)[-1] for each in self.errors]))
 
     def metrics(self) -> dict[str, Any]:

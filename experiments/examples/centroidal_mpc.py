@@ -1,4 +1,4 @@
-"""A centroidal MPC that trots links and go1, and walks g1, through `idcontrol.mpc.Socket`.
+"""A centroidal MPC, with which links and go1 trot and g1 walks, through `idcontrol.mpc.Socket`.
 
 ::
 

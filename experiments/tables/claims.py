@@ -150,7 +150,7 @@ COMPARISONS = msgspec.toml.decode(
 
 
 def comparisons(results: Results) -> Iterator[Judged]:
-    """Compare controllers in both presets; a robot that stands still is left out, as it never leaves its path."""
+    """Yield all comparisons, in their presets; a robot that stands still is left out, as it never leaves its path."""
     for preset, row in product(PRESETS, COMPARISONS):
         for terrain in row.terrains:
             if terrain in results.terrains and preset in row.presets:

@@ -95,7 +95,7 @@ def scored(table: Table) -> Iterator[Judged]:
 
 
 TROTS: Final[Mapping[int, str]] = {2: "rigid_high", 3: "rigid_low"}
-"""Rows of Table 6 that are trots on three and four feet, and their terrain."""
+"""Rows of Table 6 on quadruped gaits with two to four standing feet, and their terrain."""
 
 
 def scores(results: Results, tasks: Mapping[int, str] = TROTS) -> Table:

@@ -27,7 +27,7 @@ from idcontrol.scenes.settings import FeedbackGains
 from idcontrol.types import TOUCHING_N, Array, Booleans, Integers
 
 SWITCH_S = 0.005
-"""Torque changes within this time of a touchdown or liftoff count as contact switching [s]."""
+"""Torque changes within this time of a planned or real touchdown or liftoff count as contact switching [s]."""
 
 SAMPLES = 1000
 """Largest number of other changes that are split into parts; they are evenly spread."""
