@@ -73,7 +73,7 @@ class Intake:
     Attributes:
         inputs: State and reference of the last `take`; after a rejection, possibly a part of them. New arrays are
             allocated if the number of feet changes.
-        room: The same arrays, as the bound argument of `copy_inputs`.
+        room: The same arrays and the layout of configuration and feet, as the bound argument of `copy_inputs`.
     """
 
     def __init__(self, system: System, *, accelerations: bool = True, patch: Integers | None = None) -> None:

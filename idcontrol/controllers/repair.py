@@ -13,7 +13,8 @@ The program differs from Zapolsky & Drumwright 2017, eqs. 46-51: it squares the 
 motor limits. Their eq. 47 allows a contact to press while it opens; here, held contacts stay closed, and tracking is
 relaxed instead. If no motion satisfies the constraints, the program has no answer, and contacts must slip.
 
-The unknowns x are the impulses at held contacts and rigid joints, followed by hτ. The velocity is v⁺ = A (x, 1).
+The unknowns x are the impulses of held contacts and rigid bilateral rows, followed by hτ. The velocity is
+v⁺ = A (x, 1).
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def condition(w: Whitened, i: int, A: Array, row: Array) -> float:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def roles(w: Whitened, held: Booleans, arena: Arena) -> tuple[Integers, Integers, Integers]:
-    """Return the held contacts, the other contacts, and the rows of held contacts and rigid joints."""
+    """Return the held contacts, the other contacts, and the rows of held contacts and all rigid bilateral rows."""
     n, s, parts = held.shape[0], 0, 0
     stand, apart = indices(arena, n), indices(arena, n)
     for i in range(n):
@@ -131,7 +132,7 @@ def _objective(w: Whitened, stand: Integers, rows: int, weight: Array, A: Array,
     Args:
         w: The step in whitened form.
         stand: Held contacts, shape (s,).
-        rows: Number of impulses at contacts and rigid joints.
+        rows: Number of impulses of held contacts and rigid bilateral rows.
         weight: Extra weight of each contact's impulse, shape (n,).
         A: From `motions`.
         arena: Arena for all arrays.
@@ -206,7 +207,7 @@ def nearest_motion_kernel(
     """Solve the program of this module: find the motion without slip that is closest to the demand.
 
     Args:
-        w: The step in whitened form, with contacts and rigid joints.
+        w: The step in whitened form, with contacts and rigid bilateral rows.
         cones: Friction, and extra weights of impulses.
         held: Contacts that neither slip nor open, shape (n,).
         bounds: Bounds of the motor impulses.

@@ -495,7 +495,8 @@ class Scheme:
         forward: The contact model for servos (math.md, section 12.3) and for predicting impacts.
         solve: The compiled scheme; None if the model runs in Python only.
         impact: `forward`, compiled; None if it runs in Python only.
-        after: Second stage, which shares the impulses of a solution of `model` among the contacts; None to keep them.
+        after: Stage after the model, which redistributes its impulses among the contacts: `share` (stage II), `unload`
+            or `smooth`; None to keep the impulses.
         sticks: True if contacts may slip only when there is no other solution (`without_slip`).
         calms: True if measures against chatter apply: the demand is projected onto the motions that contacts allow
             (math.md, section 12.1), and torques obey the torque-rate limit.

@@ -18,9 +18,9 @@ from idcontrol.types import Array, Command, ContactForces, Reference, State, Sta
 class SensedForces:
     """``τ = [M v̇ + c - Jᵀ f]_q`` with forces f that were sensed some periods ago (math.md, section 1).
 
-    The joints' part of v̇ is the desired acceleration; the base's part follows from the same balance, ``M_bb v̇_b =
-    J_bᵀ f - c_b - M_bq q̈_des``. Only forces at feet that are planned to stand are used, as in Zapolsky & Drumwright
-    2017.
+    The index q means the rows of the joints. The joints' part of v̇ is the desired acceleration; the base's part follows
+    from the same balance, ``M_bb v̇_b = J_bᵀ f - c_b - M_bq q̈_des``. Only forces at feet that are planned to stand are
+    used, as in Zapolsky & Drumwright 2017.
 
     Internal forces are not controlled, and they can grow. A demand that the footholds forbid moves nothing while the
     feet stick; it causes contact forces that balance each other. The sensed forces contain these internal forces, and

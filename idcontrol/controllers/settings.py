@@ -21,17 +21,18 @@ class InverseSettings:
     Attributes:
         contact_margin_m: A foot planned to stand counts as a contact below this gap; with a gap above a millimetre,
             only while it rests (`idcontrol.controllers.stance.HOVER_M`).
-        landing_s: Time after its planned touchdown during which a foot may still be landing. While it approaches the
-            ground faster than `approach_speed_m_s` or slides faster than `slide_speed_m_s`, it is no contact. Its
-            impact is allowed, since no torque can prevent it; a command to stop within one period would disturb the
-            whole robot.
+        landing_s: Time after its planned touchdown during which a foot may still be landing. While it is above the
+            ground and approaches it faster than `approach_speed_m_s`, or slides faster than `slide_speed_m_s`, it is no
+            contact. Its impact is allowed, since no torque can prevent it; a command to stop within one period would
+            disturb the whole robot.
         approach_speed_m_s: Speed towards the ground above which a landing foot is no contact; see `landing_s`.
         slide_speed_m_s: Speed along the ground above which a landing foot is no contact; see `landing_s`.
         landing: Transition of a contact from its landing velocity to rest.
         project: True to project the desired velocity onto the velocities that the contacts allow (math.md, section
             12.1), in schemes with this projection.
-        shortcut: True to try the sticking motion before the contact model, in schemes with a second stage and finite
-            friction: if stage II has impulses for it, no contact problem is solved (docs/theory/sticking.md).
+        shortcut: True to try the sticking motion before the contact model, in schemes with a stage II, with `project`,
+            and with finite friction. If stage II has impulses for it, no contact problem is solved
+            (docs/theory/sticking.md).
         edge_speed_m_s: v_tol of stage II: a contact with at most this slip counts as at rest, and its friction may have
             any direction (math.md, section 7.4). It does not apply to id-coulomb-lcp, id-coulomb-smooth and
             id-coulomb-cone, which obey Coulomb's law to the tolerance of their solver.

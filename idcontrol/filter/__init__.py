@@ -127,7 +127,8 @@ class Torques:
         Returns:
             Torques and predicted forces. The status is REPAIRED if the wanted torques break a limit (`cut`); then
                 ``dropped`` contains "tracking", or "no-slip" if a foot slides without slowing down. The status is
-                FAILED, without torques, if the state or the targets are unusable.
+                FAILED, without torques, if the state or the targets are unusable, or two threads call the filter at
+                once.
         """
         system, still = self._system, self._standing.v
         self._filter.cut[:] = 0

@@ -1,4 +1,4 @@
-"""Contact models, one module or package each, shared by plants (forward) and controllers (inverse).
+"""Contact models of plants (forward) and controllers (inverse), one module or package each, and their shared parts.
 
 Every model except `acceleration` is a function ``solve(problem, warm) -> StepSolution`` over a `StepProblem`. A plant
 prescribes no velocity. A controller prescribes the joint velocities; the motor impulses are the multipliers of the

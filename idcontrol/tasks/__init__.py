@@ -6,9 +6,9 @@ A task has gains, a weight, and a reference. `set` changes the reference at any 
     controller = idc.controllers.make("id-coulomb-qp", robot, mu=0.6, tasks=[com, torso, idc.tasks.Posture(kp=30)])
     com.set(position, velocity, acceleration)
 
-Weights balance tasks against each other; a strict task is met exactly if contacts, friction and motors allow it. The
-joints also follow the reference of the controller's call, with the gains and the weight of `Posture`. `Force` never
-changes the motion: it selects among the forces that cause the same motion.
+Weights balance tasks against each other; a strict task is met exactly if contacts and limits allow it. The joints also
+follow the reference of the controller's call, with the gains and the weight of `Posture` (its defaults if the list has
+none). `Force` never changes the motion: it selects among the forces that cause the same motion.
 """
 
 from __future__ import annotations
@@ -366,8 +366,8 @@ def gather(tasks: Sequence[Task], system: System, q: Array) -> tuple[Targets, Ar
     Raises:
         UnknownName: A frame does not exist.
         InputError: A task is on a frame fixed to the world, is relative to a frame of the same link, is on the centre
-            of mass or the angular momentum of a robot without a floating base, is repeated, or is not a task; or the
-            posture has a wrong number of weights.
+            of mass or the angular momentum of a robot without a floating base, is repeated, or is not a task; there are
+            two `Posture` tasks; or the posture has a wrong number of weights.
     """
     six = [task for task in tasks if isinstance(task, _Rows) and not isinstance(task, Force)]
     posture = [task for task in tasks if isinstance(task, Posture)]

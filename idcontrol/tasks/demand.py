@@ -29,7 +29,8 @@ from idcontrol.types import Array
 RANK_TOLERANCE: Final = 1e-8
 """Relative length below which a direction counts as linearly dependent."""
 ELIMINATION_TOLERANCE: Final = 1e-2 * RANK_TOLERANCE
-"""Relative size below which an entry is no pivot: a direction that `balance_rows` leaves to the contacts has one."""
+"""Relative size below which an entry is no pivot. It is smaller than `RANK_TOLERANCE`, so that every direction that
+`balance_rows` leaves to the contacts has a pivot."""
 
 
 @njit(cache=True, inner=True, error_model="numpy")

@@ -2,9 +2,10 @@ r"""Rows of whole-body tasks: linear equations for the accelerations a with whic
 
     A a = y,     y = ÿ_ref + kp e + kd (ẏ_ref - ẏ) - Ȧ v
 
-in which e is the position error of the task, ẏ its velocity, and ÿ_ref its reference acceleration. As in a control
-step, ``a = (v⁺ - v) / h``: the axes of a base's linear velocity are fixed within the step, and the drift ``Ȧ v`` refers
-to these axes (`idcontrol.dynamics.system`). The rows follow from the multibody terms of the step:
+in which y without dots are constants, e is the position error of the task, ẏ its velocity, and ẏ_ref and ÿ_ref are its
+reference velocity and acceleration. As in a control step, ``a = (v⁺ - v) / h``: the axes of a base's linear velocity
+are fixed within the step, and the drift ``Ȧ v`` refers to these axes (`idcontrol.dynamics.system`). The rows follow
+from the multibody terms of the step:
 
 - The rows of a frame come from the spatial Jacobian, the frame's velocity and drift from `Motion`. For a frame relative
   to another frame, rows, velocity and drift are differences between both bodies at the same point, in the axes of the

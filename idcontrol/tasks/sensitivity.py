@@ -1,4 +1,7 @@
-"""Derivatives of the rows of whole-body tasks (`idcontrol.tasks.rows`) with respect to configuration and velocity."""
+"""Derivatives of the rows of whole-body tasks (`idcontrol.tasks.rows`) with respect to configuration and velocity.
+
+Tasks relative to another frame (`Targets.base`) are not supported.
+"""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ SHALLOWEST = 1e-7
 """Smallest depth at which Hertz' law is linearized [m]; at smaller depths the same linear law applies.
 
 The stiffness of Hertz' law vanishes at the surface. A law linearized there would let a body fall through the ground in
-one step and throw it back in the next. A kilogram at rest sinks into steel about three times as deep as this.
+one step and throw it back in the next. A kilogram at rest sinks into steel a few times as deep as this.
 """
 
 

@@ -21,7 +21,7 @@ from idcontrol.solvers.block_cholesky import BLOCK, factorize, solve
 from idcontrol.types import Array
 
 FAR = 1e-2
-"""Momentum error at the start above which a search begins with sweeps."""
+"""Relative momentum error at the start above which a search begins with sweeps."""
 
 SWEEPS, SETTLED = 50, 1e-3
 """Limit of sweeps, and relative change of momentum per sweep below which sweeps end."""
@@ -134,9 +134,10 @@ def _toward(cost: Cost, H: Hessian, impulses: Array, z: Array, arena: Arena) -> 
 def start_from(
     cost: Cost, H: Hessian, impulses: Array, at: Optimum, arena: Arena
 ) -> int:  # pragma: no cover - compiled
-    """Replace the start z by the result of sweeps from `impulses` (overwritten) if z is far from the solution.
+    """Improve the start z by sweeps from `impulses` (overwritten) and a Newton step, if z is far from the solution.
 
-    At rest the last velocities nearly solve the problem, so no sweep is needed.
+    A result that does not lower the cost is rejected. At rest the last velocities nearly solve the problem, so no sweep
+    is needed.
 
     Returns:
         Number of Newton steps taken, 0 or 1.
