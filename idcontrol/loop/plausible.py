@@ -116,8 +116,8 @@ def believable(
     and decay over `SETTLE_S`. The limit grows with the time between two states, because the velocity may change in
     between. It does not grow with the velocity: a wrong velocity is as implausible as a wrong position. An implausible
     state is not stored, so a single wrong state does no harm, and an offset stays implausible until the limit has grown
-    to it. The first state
-    is plausible. So is the first state after the machine's time went back, which is a separate fault.
+    to it. The first state is plausible. So is the first state after the machine's time went back, which is a separate
+    fault.
 
     Args:
         heard: The last plausible state.
@@ -232,11 +232,11 @@ def moves(heard: Heard, drives: Drives, trust: Trust, q: Array, v: Array, after:
 
 
 class Inertial(NamedTuple):
-    """The time for which all readings of the inertial sensor have been bitwise constant.
+    """How long all readings of the inertial sensor have been bitwise constant.
 
     Attributes:
-        still: This time, shape (1,) [s].
-        q_before: Positions of the joints before it, shape (a,) [rad or m].
+        still: Time since the readings last changed, shape (1,) [s].
+        q_before: Positions of the joints when the readings last changed, shape (a,) [rad or m].
     """
 
     still: Array
@@ -249,10 +249,9 @@ def senses(
 ) -> bool:  # pragma: no cover - compiled
     """True unless orientation and angular velocity of the base stay bitwise constant although a joint moves.
 
-    A sensor that works repeats
-    its readings for some states, between its measurements. An angular velocity of exactly zero is the rest of a
-    simulated base, which joints need not move. Arguments have the same names as in `believable`; `after` is the time
-    since the last state [s].
+    A working sensor may repeat its readings for a few states, between two measurements. If the angular velocity is
+    exactly zero, the result is True: a simulated base may rest while joints move. Arguments have the same names as in
+    `believable`; `after` is the time since the last state [s].
     """
     a, same, turns = q.shape[0], after >= 0.0, False
     for i in range(3):
