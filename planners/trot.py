@@ -79,7 +79,7 @@ class _Motion(NamedTuple):
         q: Angles of all joints, shape (a,) [rad].
         v: Velocities of all joints, shape (a,) [rad/s].
         a: Accelerations of all joints, shape (a,) [rad/s²].
-        stance: True for feet in planned and actual stance, shape (n,).
+        stance: True for feet that are planned to stand and do stand, shape (n,).
         since_touchdown: Time since the planned touchdowns, shape (n,) [s].
         to_liftoff: Time to the planned lift-offs, shape (n,) [s].
         feet: Centres of the feet, shape (n, 3) [m].
@@ -417,7 +417,10 @@ class TrotPlanner:
         )
 
     def _ask(self, t: float, yaw: float) -> tuple[VelocityCommand, Gait | None]:
-        """Get the command and the gait at time `t` [s], and start the gait of a standing robot on a command to walk."""
+        """Return the command and the gait at time `t` [s]; None as gait means standing.
+
+        On a command to walk, the gait of a standing robot is started.
+        """
         stride, measured = self._parts.stride, self._parts.measured
         if self._halts and not self.command.any() and stride.begin[0] < math.inf == self._rests:
             self._rests = max(t, stride.begin[0]) + self.gait.period_s  # each foot steps once more

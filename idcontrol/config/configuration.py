@@ -120,7 +120,7 @@ def keys(config: Any, prefix: str = "") -> Iterator[str]:
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
-    """Parse ``KEY=VALUE``; the value is read as TOML, else as JSON, else taken as text.
+    """Return key and value of ``KEY=VALUE``; the value is read as TOML, else as JSON, else taken as text.
 
     Raises:
         InputError: The ``=`` or the key before it is missing; a number is too large, or a table has a key twice.

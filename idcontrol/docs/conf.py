@@ -125,7 +125,7 @@ def plain_text(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines:
 
 
 def plain_types(*documented: Any) -> tuple[str, str] | None:
-    """Write type aliases by their names, in arguments and results, also inside other types."""
+    """Return signature and result type with type aliases by their names; None without a signature."""
     *_, signature, result = documented
     if signature is None:
         return None

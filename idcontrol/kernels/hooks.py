@@ -67,7 +67,7 @@ PLAIN: Final = _is_plain()
 
 @contextlib.contextmanager
 def compiling() -> Iterator[None]:
-    """Compile or load a function of this package with the hooks."""
+    """Enable the hooks within the context, in which a function of this package is compiled or loaded."""
     with stopwatch.stopped(), global_compiler_lock:  # Numba takes the same lock for other functions
         generator, threshold = cpu_target.target_context.codegen(), gc.get_threshold()
         library, generator._library_class = generator._library_class, _Library

@@ -38,7 +38,7 @@ def processor_s() -> float:
 
 @contextlib.contextmanager
 def stopped() -> Iterator[None]:
-    """Pause the clocks of this thread."""
+    """Pause the clocks of this thread within the context."""
     wall, processor = wall_s(), processor_s()
     _STOPPED.depth += 1
     try:

@@ -72,7 +72,7 @@ class Body:
         feet: Tasks on the feet; the task of a standing foot has no weight, except shortly after landing and while its
             tipped sole turns back.
         hand: Task on the position of a hand that touches nothing; None without such a hand.
-        press: Target of the force on a hand that may touch a wall, which counts as the last foot; None without such a
+        press: Task on the force of a hand that may touch a wall; this hand counts as the last foot. None without such a
             hand.
         turn: Task on the orientation of the hand of `press`, without weight at first; None without such a hand.
         centre: Centre of each foot's corners in its frame, shape (n, 3) [m].

@@ -46,7 +46,7 @@ POSTURE = ("feet", "gap", "slip", "base_tilt", "com")
 
 
 def channels(system: System, feet: int, *, soles: bool) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
-    """Return the recorded channels of a walk by name: shape of one row, and unit if any.
+    """Return two dictionaries by name of a recorded channel: the shape of one row, and the unit if it has one.
 
     Args:
         system: The robot.

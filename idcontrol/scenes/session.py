@@ -132,7 +132,7 @@ class WalkSession:
         return Between(self._rise, kp, kd)
 
     def channels(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
-        """Return the channels of every walk, without moments: datagrams do not contain moments."""
+        """Return shapes and units of the channels of every walk, without moments: datagrams do not contain moments."""
         return channels(self.system, len(self.feet), soles=False)
 
     def derive(self, row: Mapping[str, Array]) -> dict[str, Any]:
