@@ -343,9 +343,9 @@ def rows_violation(rows: Array, r: Array, z: Array) -> float:
 def beyond_double(rows: Array, r: Array) -> bool:
     """True if rounding the impulses, or the matrix, to double precision moves LCP(r, ρρᵀ) by more than the tolerance.
 
-    Rounding the impulse with the largest effect changes the velocity of the lightest row j by up to 2⁻⁵³ z_i |ρ_i|
-    |ρ_j|. Rounding an entry ρ_i·ρ_j of the matrix changes it by as much. The change is compared with max |r|, the speed
-    of the fastest row at zero impulse.
+    The vectors ρ_i are `rows`. Rounding the impulse with the largest effect changes the velocity of the lightest row j
+    by up to 2⁻⁵³ z_i |ρ_i| |ρ_j|. Rounding an entry ρ_i·ρ_j of the matrix changes it by as much. The change is compared
+    with max |r|, the speed of the fastest row at zero impulse.
     """
     z = project(rows, r).z
     lengths = np.linalg.norm(rows, axis=1)
@@ -394,7 +394,8 @@ SURE: Final = {
     "edge rows: lemke": ("forward", "inverse"),
 }
 """Models and solvers that must solve every problem with a solution, and the kinds of problems for which they must.
-Lemke's method may fail on inverse Coulomb problems (math.md, section 5.1)."""
+Problems beyond double precision do not count (`beyond_double`). Lemke's method may fail on inverse Coulomb problems
+(math.md, section 5.1)."""
 
 
 ENDS: Final = ("solved", "no_solution_proved", "beyond_double", "undecided", "missed", "wrong")

@@ -32,7 +32,7 @@ DROPPED_SIDES = 0.5
 touch it."""
 
 INSTANTS = 16
-"""Number of instants of a swing's period from which it follows whether the hand can hold the box."""
+"""Number of instants of a swing's period at which the loads on the hand are computed."""
 
 PAPER_ERROR = {100.0: 0.10, 1.0: 0.074}
 """Mean error of the arm's joints under `pid` in the original recordings, by friction [rad]."""
