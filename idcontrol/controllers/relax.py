@@ -1,10 +1,10 @@
 """Python fallback for steps that a compiled scheme does not solve; it relaxes demands if necessary.
 
-First the scheme's contact model runs in Python, which supports infinite friction, restarts and regularization; compiled
-schemes without slip skip this stage. In schemes without slip, the next stage relaxes tracking or lets contacts slip
-(`without_slip`). Last, all motors become stiff velocity servos (`servo`), a problem that always has a solution.
-Torque limits are never relaxed, nor are friction cones, except in schemes without slip if `InverseSettings.repair` is
-False.
+First the scheme's contact model runs in Python, which supports infinite friction and, in some models, restarts and
+regularization; compiled schemes without slip skip this stage. In schemes without slip, the next stage relaxes tracking
+or lets contacts slip (`without_slip`). Last, all motors become stiff velocity servos (`servo`), a problem that always
+has a solution. Torque limits are never relaxed, nor are friction cones, except in schemes without slip if
+`InverseSettings.repair` is False.
 """
 
 from __future__ import annotations

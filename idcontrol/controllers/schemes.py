@@ -181,7 +181,8 @@ def share(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
 def unload(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
     """Add internal forces (`p.held`), approach force targets, and unload feet close to lift-off or touchdown.
 
-    The motion is unchanged. Motors are kept within their bounds, and the torque stays close to the torque of `answer`.
+    The motion is unchanged. Motors are kept within their bounds if possible, and the torque stays close to the torque
+    of `answer`.
     """
     shares = p.held.any() or p.cones.weight.any() or p.cones.targets.constant.shape[0] > 0
     if f.shape[0] == 0 or not (shares or not within(p.bounds, answer.impulse)):
@@ -195,7 +196,7 @@ def unload(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def approach(p: AssembledStep, f: Array, answer: Answer, reference: Array, arena: Arena) -> Answer:
-    """Unload feet close to lift-off or touchdown, and keep motors within bounds, without changing the motion.
+    """Unload feet close to lift-off or touchdown, and keep motors within bounds if possible, with the same motion.
 
     The torque stays close to `reference`. If such impulses would violate the law of the scheme, the answer is
     unchanged.
@@ -491,7 +492,7 @@ class Scheme:
 
     Attributes:
         name: Name of its contact model, as in `Command.solved_by`.
-        model: The contact model in Python, with restarts and regularization.
+        model: The contact model in Python.
         forward: The contact model for servos (math.md, section 12.3) and for predicting impacts.
         solve: The compiled scheme; None if the model runs in Python only.
         impact: `forward`, compiled; None if it runs in Python only.

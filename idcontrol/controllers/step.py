@@ -2,7 +2,8 @@ r"""One control step of inverse dynamics with contact, stage by stage (Zapolsky 
 
 1. *demand*: desired joint velocities ``b = v + h (a_des + kp (q_des - q) + kd (v_des - v))``
 2. *stance*: which feet are contacts, and the velocity that a landing foot may still have (`idcontrol.contact.landing`)
-3. *project*: b is projected onto the motions that these contacts allow (`idcontrol.controllers.projection`)
+3. *project*: b is projected onto the motions that these contacts allow (`idcontrol.controllers.projection`); with
+   whole-body tasks, the velocities that they demand replace b instead (`idcontrol.controllers.tasks`)
 4. *whiten*: the unknown velocities are eliminated (`idcontrol.models.whitened`)
 5. *solve* and *distribute*: contact impulses, by a scheme (`idcontrol.controllers.schemes`)
 6. *torque*: motor impulses over h, within the limits; contact forces in world axes
@@ -295,10 +296,12 @@ class Outcome(NamedTuple):
 class AssembledStep(NamedTuple):
     """One assembled control step: joints prescribed, contacts chosen, rows whitened.
 
+    In a step with released joints (`drive`), arrays of shape (a,) have entries for the p tracked joints only.
+
     Attributes:
         w: The whitened problem of the n contacts in stance; `c` is relative to `target`, and `roundoff` is computed on
             demand (`idcontrol.models.whitened.uncertain`): steps in which all contacts stick never need it.
-        b: Desired joint velocities, projected, shape (a,) [rad/s].
+        b: Desired joint velocities, projected or demanded by tasks, shape (a,) [rad/s].
         which: Indices of the contacts in stance among all candidates, shape (n,).
         contacts: The contacts in stance; velocities are relative to `target` instead of their surface.
         target: Target velocities of the contacts' rows, shape (3 n,) [m/s].
@@ -363,7 +366,7 @@ class Answer(NamedTuple):
             `FASTER`.
         sticking: True if the sticking motion was the solution, and no contact problem was solved.
         residual: Relative residual of the contact problem.
-        impulse: Motor impulses hτ, shape (a,) [N m s].
+        impulse: Motor impulses hτ of the p tracked joints, shape (p,) [N m s].
         gap: As `Command.gap`, of motor impulses [N m s].
     """
 
@@ -517,7 +520,10 @@ def braked(speed: float, way: float, top: float, h: float) -> float:
 @late(lambda *_: WANTED)
 @njit(cache=True, inner=True, error_model="numpy")
 def policy_torques(bound: Bound, v: Array, arena: Arena) -> Wanted:
-    """Return the torques ``tau + kp (q_des - q) + kd (v_des - v)`` of a policy, and the speed limits of the joints."""
+    """Return the torques ``tau + kp (q_des - q) + kd (v_des - v)`` of a policy times h, and the joints' speed limits.
+
+    The torques are also written into `Filter.wanted`.
+    """
     machine = bound.borrowed
     joints, inputs, h = machine.joints, machine.inputs, machine.h
     a = joints.kp.shape[0]

@@ -8,7 +8,7 @@ Stage II solves
              y_i in the cone of the friction edges e of contact i with w_e = 0
              least ≤ hτ(y) ≤ most                      dropped if no y satisfies it
 
-The weight w_i is (`RIDGE` + `Cones.weight`) times the mean of diag(LτᵀLτ); for each edge, w_e has another meaning.
+The weight w_i of a contact is (`RIDGE` + `Cones.weight`) times the mean of diag(LτᵀLτ); w_e is defined below.
 
 The cone condition is the edge rule: an open contact keeps no edge and therefore no force, a sliding contact keeps the
 one or two edges that oppose its slip, and a sticking contact keeps all four. The complement w_e of an edge follows from

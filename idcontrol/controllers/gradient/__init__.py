@@ -2,7 +2,8 @@ r"""Derivatives of a control step: implicit differentiation of the problems that
 
 The step is a chain of small problems (`idcontrol.controllers.step`). Each is linearized at its solution, on the set of
 constraints that are active there, and the results are multiplied. The P parameters are the state, the reference, the
-desired accelerations of tasks, and friction; all matrices have one column per parameter (`Columns`).
+desired accelerations of tasks, gains, torque limits, and friction. Derivatives have one column per parameter
+(`equations.Columns`).
 
 1. *demand* and *target*: differentiated directly.
 2. *projection*: ``min ½ |v_q - b|²_W`` subject to ``J v = d``: its optimality conditions are linear equations. With

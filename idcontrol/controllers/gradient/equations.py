@@ -15,7 +15,7 @@ about 1e-16, the ridges and compliances of the models 1e-8 or more."""
 
 
 class Columns(NamedTuple):
-    """Columns of all matrices, one for each of P parameters; velocities and joints are in the system's order.
+    """Columns of derivatives, one for each of P parameters; velocities and joints are in the system's order.
 
     Attributes:
         q: Configuration, in the tangent space.
