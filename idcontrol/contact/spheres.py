@@ -118,6 +118,7 @@ class SphereContacts:
         gap: Distances from the ground or the nearest wall, shape (k,) [m].
         point: Contact points ``centre - radius n̂`` of all spheres, touching or not, world frame, shape (k, 3) [m].
         axes: The rows are the normal, the first and the second tangent at each sphere, world frame, shape (k, 3, 3).
+        orientation: Angle of the first tangent from the projected world x axis, about the normal [rad].
         bound: The argument of `detect_kernel`.
     """
 

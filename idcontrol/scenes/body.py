@@ -67,6 +67,7 @@ class Body:
         floats: True if the base floats.
         home: State in the home pose.
         contacts: Contact spheres of the machine's feet, on a separate system.
+        system: That system.
         com: Task on the centre of mass; not among `tasks` on a fixed base.
         trunk: Tasks on the orientations of base and torso; none on a fixed base.
         feet: Tasks on the feet; the task of a standing foot has no weight, except shortly after landing and while its

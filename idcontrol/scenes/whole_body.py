@@ -155,6 +155,9 @@ class WholeBodyScene:
 
     Attributes:
         config: The configuration.
+        robot: The robot, in front of the assumed wall if there is one.
+        mu_controller: Friction along the tangents that the controller assumes.
+        way: The route of a walk; None without waypoints.
         body: Tasks and feet.
         motion: The planner of the body.
         plant: The plant with its disturbances.
