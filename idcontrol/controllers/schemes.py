@@ -78,7 +78,7 @@ deviate by 5e-2 rad with the defaults, and by 2e-3 rad with these parameters."""
 def _sticking_motion(p: AssembledStep, x: Array, arena: Arena) -> float:
     """Write the shortest x with ρx + c = 0; return the residual relative to c.
 
-    With this x no contact slips or opens.
+    If the residual is within rounding, no contact slips or opens with this x.
     """
     rho, c = p.w.rho, p.w.c
     rows, k = rho.shape
@@ -488,7 +488,7 @@ def stiff_springs(held: Bound, f: Array, arena: Arena) -> Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheme:
-    """The stages of a controller: contact model and second stage, with their options.
+    """The stages of a controller: contact model, the stage after it, and their options.
 
     Attributes:
         name: Name of its contact model, as in `Command.solved_by`.

@@ -513,7 +513,7 @@ def _search_kernel(
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def settled_kernel(w: Whitened, closed: Booleans, arena: Arena) -> tuple[bool, Array]:  # pragma: no cover - compiled
-    """Search for the contacts that stick if `no_slip_kernel` does not find them (`sticking.settle`).
+    """Search for the contacts that stick, after `no_slip_kernel` has not found them (`sticking.settle`).
 
     Return a flag and the impulses of all rows, shape (3 n + e,). The flag is True if the LCP of the normals is solved
     for the accepted roles.

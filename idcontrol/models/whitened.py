@@ -38,7 +38,7 @@ from idcontrol.types import Array, Booleans, Integers, Status
 
 
 class Whitened(NamedTuple):
-    """A step problem in whitened form: with impulses f of all rows, ``J v⁺ = c + ρ ρᵀ f``.
+    """A step problem in whitened form: impulses f of all rows cause the row velocities ``c + ρ ρᵀ f``.
 
     Kernels take this tuple as one argument.
 

@@ -98,7 +98,7 @@ def linearized(scheme: Scheme, site: Site, solved: Solved, tau: Array, load: Arr
 
 
 class Slopes(NamedTuple):
-    """Derivatives of a step with respect to the P parameters (`Columns`).
+    """Derivatives of a step with respect to the P parameters (`equations.Columns`).
 
     Attributes:
         tau: Derivative of the torques, shape (a, P).

@@ -156,7 +156,7 @@ def _bias_without_load(system: System, load: Array) -> Array:
 
 
 def bound_slope(site: Site, step: AssembledStep) -> tuple[Array, Array]:
-    """Return the derivatives of the least and the largest motor impulses, shape (a, P) each.
+    """Return the derivatives of the smallest and the largest allowed motor impulses, shape (a, P) each.
 
     The torque that a fast motor can give falls with its speed; bounds by the torque-rate limit are constant.
     """

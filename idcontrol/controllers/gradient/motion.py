@@ -82,8 +82,8 @@ def edges_along(used: Booleans, mu: float) -> tuple[Array, Array]:
 def _role(law: int, u: Array, y: Array, unit: float, mu: float, yields: bool, edges: Booleans) -> int:
     """Return the role of a contact, and mark the edges of the pyramid along which it slides.
 
-    At compliant contacts the impulse decides, at other contacts the velocity. Arguments are as for `_roles`, of one
-    contact.
+    At compliant contacts the impulse decides, at other contacts the velocity. Arguments are as for `contact_roles`, of
+    one contact; the last one is the result, shape (4,).
     """
     exact, slip, largest = AT_REST * unit, max(abs(u[1]), abs(u[2])), max(abs(y[0]), abs(y[1]), abs(y[2]))
     small = ON_FACE * largest

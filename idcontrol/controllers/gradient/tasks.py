@@ -135,7 +135,7 @@ def _free(site: Site, step: AssembledStep, rows: Rows, unit: float) -> _Program:
 
 
 def _bounded(site: Site, step: AssembledStep, rows: Rows, unit: float) -> tuple[_Program, list[_Limit]]:
-    """Return the program within the limits of friction and motors, and the limits that are active at its solution."""
+    """Return the program within limits of friction, motors and joints, and the limits active at its solution."""
     h, u = site.machine.h, site.v.size - step.b.size
     slowest, fastest = (
         _Speed((one.value - site.v[u:]) / h, one.by_q / h, (one.by_v - 1.0) / h) for one in _speed_limits(site)
