@@ -23,8 +23,8 @@ LAST_S: Final = 0.1
 SOONER_S: Final = 0.02
 """Interval between the landing times that are compared [s]."""
 APART: Final = 0.8
-"""Minimum distance of two feet along the line between them in the home pose, relative to their distance in that
-pose."""
+"""Minimum distance of two feet, as a share of their distance in the home pose. It is measured along the line between
+the feet in that pose."""
 LEANS_S: Final = (0.2, 0.4, 0.7, 1.0)
 """Times for which a pushed machine may lean on the edge of its soles, tried in turn [s]."""
 RETURNS_S: Final = 0.4

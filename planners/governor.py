@@ -49,7 +49,7 @@ MOST_TURN = 0.8
 """Largest turn in a stride [rad]: a foot swings along a chord of its circle, up to 8 % of the radius inside it."""
 
 OVERLAP = 0.02
-"""Share of the stride by which stances overlap longer than the number of stance feet requires [-]."""
+"""Share of the cycle by which stances overlap longer than necessary for the minimum number of stance feet [-]."""
 
 OWN_LOAD = 1.15
 """The gait's own stride is kept while it needs at most this share of every limit [-]; `limit_joints` clips short

@@ -21,7 +21,8 @@ from idcontrol.planners.measured import Measured
 from idcontrol.types import Array, Integers
 
 UNREACHED = 1e-6
-"""A foot farther than this from its plan is out of reach [m]; the planned velocities of its joints are then zero."""
+"""A foot farther than this from its plan is out of reach [m]; the planned velocities and accelerations of its joints
+are then zero."""
 
 
 class LegPlan(NamedTuple):

@@ -32,7 +32,7 @@ ROUTE_ENDS_S: Final = 2.0
 ARMS_HZ: Final = (0.2, 0.6)
 """Frequencies of random motions of arms [Hz]."""
 ARMS_RAMP_S: Final = 2.0
-"""Time in which these motions build up [s]."""
+"""Time in which random motions of arms build up [s]."""
 BESIDE_M: Final = 0.02
 """If a foot stands farther than this from its place beside the other feet, one more step is taken [m]."""
 

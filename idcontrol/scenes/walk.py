@@ -167,7 +167,7 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         robot: Name or path of a robot file.
         terrain: Kind of ground; see ``idcontrol list terrains``.
         height_map: Heights for the terrain ``heightmap``, centred under the robot: a CSV or NPZ file, or the name of
-            one of `TERRAINS`.
+            a map in the folder `TERRAINS`.
         height_map_spacing_m: Spacing of the height map; null uses the spacing in the file.
         mu: Friction of the ground; inf means no slip.
         mu_range: Bounds between which the friction is drawn at each touchdown, instead of `mu`; null uses `mu`.

@@ -30,7 +30,7 @@ JOINED = 12
 """Maximum number of values of a setting that are joined by a line; more values are treated as random draws."""
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#8c6d31", "#444444", "#9aa0a6")
-"""Colours of the lines; the first colours are distinct even for colour-blind readers."""
+"""Colours of the lines; colour-blind readers can tell the first six apart."""
 _MARKERS = "os^Dv<>ph*"
 
 CURVES = (

@@ -26,7 +26,7 @@ RIGHT, LEFT = 0, 1
 """Numbers of the arms."""
 
 JAR, LID, BOWL = 2 + things.JAR, 2 + things.LID, 2 + things.BOWL
-"""Trees of the jar, the lid and the bowl."""
+"""Numbers of the trees of the jar, the lid and the bowl in the plant."""
 
 JAR_AT, BOWL_AT = np.array([0.62, 0.0, 0.0]), np.array([0.62, -0.36, 0.0])
 TABLE = np.array([0.5, -0.6, -0.05]), np.array([1.1, 0.6, 0.0])
