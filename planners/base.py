@@ -26,7 +26,8 @@ class BaseReference(NamedTuple):
         rate: Accelerations of the coordinates, shape (4,) [m/s², rad/s²].
         sway: Displacement of the base in a swaying gait (ahead, left, up, roll, pitch) with first and second time
             derivatives, shape (3, 5), in m, rad and s. Pose, twist and rate contain the displacements.
-        extent: Fraction of the sway that has built up, with its first and second time derivatives, shape (3,), in s.
+        extent: Fraction of the sway that has built up, and its first and second time derivatives, shape (3,)
+            [-, 1/s, 1/s²].
         goal: Goal of the correction: x, y and heading, shape (3,) [m, m, rad].
     """
 

@@ -2,8 +2,9 @@
 
 - `contacts`: the contact data and rows; `terrain`: the ground; `soles`: wrenches on feet.
 - Detectors: `spheres` for feet (fast), `fingertips` for a hand, `body_contacts` for many free bodies, `collision` for
-  all convex shapes of a robot; `stops` treats joint limits as contacts. The last three detectors measure distances with
-  `detection`, `distance`, `shapes`, `manifold` and the library coal.
+  all convex shapes of a robot. All except `spheres` need `detection`, `distance`, `shapes`, `manifold` and the library
+  coal.
+- `stops`: joint limits as contacts.
 - `landing`: the contact velocities that a controller demands; `sensitivity`: derivatives of the rows.
 
 A user's detector needs no base class: it only has to return `Contacts`.

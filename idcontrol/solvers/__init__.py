@@ -1,6 +1,6 @@
 """Numerics on small arrays: linear complementarity problems, quadratic programs, rank, Cholesky factors.
 
-Only `enumerate` and `modes` are about contacts; the other modules have no robotics.
+Only `enumerate`, `modes` and `interior_point.pyramid_start` are about contacts; all else has no robotics.
 
 Most solvers are a compiled kernel and a thin Python function. The kernel takes its arrays from an arena
 (`idcontrol.kernels.arena`) and may be called by other kernels; the function checks shapes, calls the kernel and returns

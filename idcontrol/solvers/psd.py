@@ -1,4 +1,4 @@
-"""LCP(r, ρρᵀ), the form of contact problems without friction or with convex pyramids, by the first method that works.
+"""LCP(r, ρρᵀ) by the first method that works; frictionless contact problems have this form, and convex pyramid models.
 
 math.md, section 4.4, compares the methods.
 """
