@@ -8,8 +8,9 @@ import numpy as np
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.contact.spheres import SphereContacts
-from idcontrol.contact.terrain import Terrain, surface
+from idcontrol.contact.terrain import surface
 from idcontrol.dynamics.derivatives import MotionDerivatives, skew
+from idcontrol.kernels.bound import Bound
 from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Integers
 
@@ -34,43 +35,49 @@ class RowDerivatives(NamedTuple):
     axes: Array
 
 
-def normal_slope(terrain: Terrain, centre: Array, normal: Array, gap: float) -> Array:
+@njit(cache=True, inner=True, error_model="numpy")
+def normal_slope(parameters: Array, coefficients: Array, centre: Array, normal: Array, gap: float) -> Array:
     """Return ∂n/∂c, shape (3, 3): n is the ground's normal at the point p closest to a sphere with centre c.
 
     The point p moves with the centre ``c = p + d n`` such that ``dc = dp + d dn`` along the ground.
 
     Args:
-        terrain: The ground.
+        parameters: `Terrain.parameters`.
+        coefficients: `Terrain.coefficients`.
         centre: Centre of the sphere, shape (3,) [m].
         normal: Normal at the closest point, shape (3,).
         gap: Distance d of the centre from the ground [m].
     """
-    if terrain.coefficients.shape[0] == 0:
+    if coefficients.shape[0] == 0:
         return np.zeros((3, 3))
-    x, y, _ = centre - gap * normal
-    _, hx, hy, hxx, hxy, hyy = surface(terrain.parameters, terrain.coefficients, x, y)
-    tangents = np.array([[1.0, 0.0], [0.0, 1.0], [hx, hy]])
-    steep = np.array([[-hxx, -hxy], [-hxy, -hyy], [0.0, 0.0]]) / np.sqrt(1.0 + hx * hx + hy * hy)
+    x, y = centre[0] - gap * normal[0], centre[1] - gap * normal[1]
+    _, hx, hy, hxx, hxy, hyy = surface(parameters, coefficients, x, y)
+    tangents = np.array(((1.0, 0.0), (0.0, 1.0), (hx, hy)))
+    steep = np.array(((-hxx, -hxy), (-hxy, -hyy), (0.0, 0.0))) / np.sqrt(1.0 + hx * hx + hy * hy)
     turned = (np.eye(3) - np.outer(normal, normal)) @ steep  # dn for a step along x or y of the map
-    out: Array = turned @ np.linalg.pinv(tangents + gap * turned)
-    return out
+    moved = tangents + gap * turned
+    across = np.ascontiguousarray(moved.T)
+    return turned @ np.linalg.solve(across @ moved, across)
 
 
+@njit(cache=True, inner=True, error_model="numpy")
 def _axes_slope(axes: Array, slope: Array, angle: float) -> Array:
     """Return the derivatives of axes (3, 3), shape (3, 3, k), from the derivative `slope` (3, k) of the normal.
 
     See `idcontrol.contact.contacts.write_axes`.
     """
-    normal = axes[0]
-    e = np.array([1.0, 0.0, 0.0]) if abs(normal[0]) < 0.99 else np.array([0.0, 0.0, -1.0 if normal[0] > 0.0 else 1.0])
-    first = e - (e @ normal) * normal
-    length = np.linalg.norm(first)
+    normal, e, out = axes[0], np.array((1.0, 0.0, 0.0)), np.zeros((3, 3, slope.shape[1]))
+    if abs(normal[0]) >= 0.99:
+        e = np.array((0.0, 0.0, -1.0 if normal[0] > 0.0 else 1.0))
+    first = e - np.dot(e, normal) * normal
+    length = np.sqrt(np.dot(first, first))
     first /= length
-    d_first = -(np.outer(normal, e @ slope) + (e @ normal) * slope)
+    d_first = -(np.outer(normal, e @ slope) + np.dot(e, normal) * slope)
     d_first = (d_first - np.outer(first, first @ d_first)) / length
     d_second = skew(normal) @ d_first - skew(first) @ slope
     c, s = np.cos(angle), np.sin(angle)
-    return np.stack((slope, c * d_first + s * d_second, c * d_second - s * d_first))
+    out[0], out[1], out[2] = slope, c * d_first + s * d_second, c * d_second - s * d_first
+    return out
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -81,7 +88,7 @@ def _turn(a: Array, b: Array, out: Array, factor: float) -> None:
     out[2] += factor * (a[0] * b[1] - a[1] * b[0])
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def acceleration_slope(
     motion: tuple[Array, Array], slopes: tuple[Array, Array], places: tuple[Array, Array], moved: tuple[Array, Array]
 ) -> Array:
@@ -135,23 +142,35 @@ def row_derivatives(spheres: SphereContacts, contacts: Contacts, motion: MotionD
         contacts: Contacts of its last `detect`, all or some.
         motion: Derivatives of the system's motion.
     """
-    n, sphere = len(contacts), contacts.identity
-    radius, tilt = spheres.radius[sphere], np.zeros((n, 3, 3, 3))
-    for i in range(n if spheres.terrain.coefficients.shape[0] else 0):
-        axes = contacts.axes[i]
-        centre = contacts.point[i] + radius[i] * axes[0]
-        slope = normal_slope(spheres.terrain, centre, axes[0], contacts.gap[i] + radius[i])
-        tilt[i] = _axes_slope(axes, slope, spheres.orientation)
-    seen = _Spheres(spheres.joint[sphere], contacts.axes, contacts.point, radius, tilt)
-    velocity, drift = spheres.system.motion
-    return RowDerivatives(*_rows(seen, velocity, drift, motion))
+    return row_slopes(spheres.bound, contacts.identity, motion)
 
 
 @njit(cache=True, error_model="numpy")
-def _rows(
-    seen: _Spheres, velocity: Array, drift: Array, motion: MotionDerivatives
-) -> tuple[Array, Array, Array, Array, Array]:
-    """Return the fields of `RowDerivatives`; velocity and drift of all bodies have the shape (n_joints, 6)."""
+def row_slopes(bound: Bound, sphere: Integers, motion: MotionDerivatives) -> RowDerivatives:
+    """Return the derivatives of the contacts of spheres (n,) at the last detection.
+
+    Args:
+        bound: `SphereContacts.bound`.
+        sphere: The spheres.
+        motion: Derivatives of the system's motion.
+    """
+    mounted, placed, _ = bound.borrowed
+    n = sphere.shape[0]
+    radius, tilt, axes = mounted.radius[sphere], np.zeros((n, 3, 3, 3)), np.zeros((n, 3, 3))
+    point = np.zeros((n, 3))
+    for i in range(n):
+        axes[i], point[i] = placed.axes[sphere[i]], placed.point[sphere[i]]
+        if mounted.coefficients.shape[0] > 0:
+            centre, height = point[i] + radius[i] * axes[i, 0], placed.gap[sphere[i]] + radius[i]
+            slope = normal_slope(mounted.terrain, mounted.coefficients, centre, axes[i, 0], height)
+            tilt[i] = _axes_slope(axes[i], slope, mounted.orientation)
+    seen = _Spheres(mounted.joint[sphere], axes, point, radius, tilt)
+    return _rows(seen, mounted.motion.velocity, mounted.motion.drift, motion)
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _rows(seen: _Spheres, velocity: Array, drift: Array, motion: MotionDerivatives) -> RowDerivatives:
+    """Return the derivatives of contacts; velocity and drift of all bodies have the shape (n_joints, 6)."""
     J, n, m = motion.tree.J, seen.joint.shape[0], motion.tree.J.shape[1]
     rows, gap, turned = np.zeros((3 * n, m, m)), np.zeros((n, m)), np.zeros((n, 3, 3, m))
     drift_q, drift_v, still = np.zeros((3 * n, m)), np.zeros((3 * n, m)), np.zeros((3, m))
@@ -195,4 +214,4 @@ def _rows(
             for x in range(3):
                 drift_q[a * n + i] += axes[a, x] * by_q[x] + turned[i, a, x] * acceleration[x]
                 drift_v[a * n + i] += axes[a, x] * by_v[x]
-    return rows, gap, drift_q, drift_v, turned
+    return RowDerivatives(rows, gap, drift_q, drift_v, turned)

@@ -201,7 +201,7 @@ def _cell(s: float, samples: int) -> tuple[int, float]:
     return 0, (0.0 if s <= 0.0 else s)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def surface(
     parameters: Array, coefficients: Array, x: float, y: float
 ) -> tuple[float, float, float, float, float, float]:

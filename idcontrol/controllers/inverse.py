@@ -36,7 +36,9 @@ from idcontrol.contact.soles import Soles
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.controllers.feedback import Gains, overcoming
 from idcontrol.controllers.friction import COUNTED, Friction, watch
-from idcontrol.controllers.gradient import Linearization, Solved, linearized, visit
+from idcontrol.controllers.gradient import Linearization, Place, Taken, linearized, place
+from idcontrol.controllers.gradient.choice import is_direct
+from idcontrol.controllers.gradient.site import Solved, impulses_of
 from idcontrol.controllers.impacts import impact, model_at, predict
 from idcontrol.controllers.inputs import Intake, alone, failed
 from idcontrol.controllers.load import Load, weigh
@@ -46,6 +48,9 @@ from idcontrol.controllers.settings import InverseSettings
 from idcontrol.controllers.stance import StanceRule, land_corners
 from idcontrol.controllers.step import (
     DROPPED,
+    FASTER,
+    LIMIT,
+    MOST_RELEASES,
     NO_FILTER,
     NO_STEP,
     SOLVED,
@@ -71,7 +76,7 @@ from idcontrol.dynamics.multibody import CompiledSystem
 from idcontrol.dynamics.system import ActuatorLimits, System
 from idcontrol.errors import IdControlError, InputError
 from idcontrol.kernels.arena import HEAP, Arena, reserve
-from idcontrol.kernels.bound import Bound, bind, entry
+from idcontrol.kernels.bound import Bound, bind, entry, unbind
 from idcontrol.kernels.placements import placement_views
 from idcontrol.models.memory import memory
 from idcontrol.models.step import StepProblem
@@ -150,6 +155,7 @@ class InverseDynamics:
             scheme=0 if self._scheme.solve is None else scheme_at(self._scheme.solve, machine.step[0]),
             impact=0 if predicts is None else model_at(predicts, unbound, none.packed),
         )
+        self._placed_at: Place | None = None  # for `linearize`
         self._friction, self._load = Friction.unknown(system.n_velocities), Load.unknown(system.n_velocities)
         self._bound_friction, self._bound_load = bind(self._friction), bind(self._load)
         self._weighs = s.learn_load and system.floats
@@ -341,18 +347,41 @@ class InverseDynamics:
         fault = self._intake.take(state, reference)
         if fault:
             raise InputError(fault)
-        candidates = self._look(state.t)
-        if not usable(candidates.arrays, self._intake.inputs.stance.size, self._system.n_velocities):
-            raise InputError(f"contacts {candidates.identity.tolist()} do not fit the feet of the reference")
+        outcome: OutcomeFields | None = None
+        if is_direct(self._scheme) and self._machine.releases[0] < MOST_RELEASES:
+            candidates, outcome = self._outcome(state.t)
+        else:
+            candidates = self._look(state.t)
+        if outcome is not None and outcome[0] >= 0:
+            solved = self._solved(outcome)
+        else:
+            outcome, solved = self._solve_again(state, candidates, lands=outcome is None)
+        taken = Taken(self._machine, self._bound, candidates, solved, self._load.force)
+        derivative = linearized(self._scheme, self._place(spheres), taken)
+        return self._command(candidates, outcome) if outcome[0] >= 0 else self._repeated(outcome, solved), derivative
+
+    def _solve_again(self, state: State, candidates: Contacts, *, lands: bool) -> tuple[OutcomeFields, Solved]:
+        """Solve the step in interpreted code; `lands` is False if a compiled step has marked landed corners."""
         machine = self._machine
-        if machine.lifted.size:
+        if not usable(candidates.arrays, machine.inputs.stance.size, self._system.n_velocities):
+            raise InputError(f"contacts {candidates.identity.tolist()} do not fit the feet of the reference")
+        if lands and machine.lifted.size:
             v = state.v[self._system.order]
             land_corners(machine.lifted, machine.patch, machine.inputs.stance, candidates.arrays, v, machine.h)
-        outcome, solved = self._solve(candidates)
-        command = self._command(candidates, outcome) if outcome.ending >= 0 else self._repeated(outcome, solved)
-        contacts = candidates.take(solved.joints.which)
-        site = visit(self._machine, self._system, spheres, contacts)
-        return command, linearized(self._scheme, site, solved, command.tau, self._load.force)
+        return self._solve(candidates)
+
+    def _solved(self, outcome: OutcomeFields) -> Solved:
+        """Return the problem and the solution of the last compiled step (`is_direct`)."""
+        (joints, rest), ending, none = self._machine.step, outcome[0], np.zeros(0)
+        last = rest if ending & LIMIT else joints
+        f = impulses_of(self._bound, joints)
+        return Solved(joints, last, none.astype(np.int64), f, ending & ~(LIMIT | FASTER), outcome[1], none)
+
+    def _place(self, spheres: SphereContacts) -> Place:
+        """Return the robot as `linearized` needs it."""
+        if self._placed_at is None:
+            self._placed_at = place(self._system, spheres)
+        return self._placed_at
 
     def fall_back(self, state: State, reference: Reference) -> Command:
         """Take the step in interpreted code, as if the compiled step had failed (`idcontrol.controllers.warming`)."""
@@ -374,19 +403,20 @@ class InverseDynamics:
             return self._command(candidates, outcome)
         return self._repeated(outcome, solved)
 
-    def _repeated(self, outcome: Outcome, solved: Solved) -> Command:
+    def _repeated(self, outcome: OutcomeFields, solved: Solved) -> Command:
         """Return the command of a step without a solution: it repeats the last torques."""
-        contacts = solved.joints.contacts
+        _, _, _, residual, stands, _, _ = outcome
+        contacts = unbind(solved.joints).contacts
         return Command(
             tau=np.nan_to_num(self._machine.result.tau),
             predicted=ContactForces(
                 identity=contacts.identity,
-                force=np.zeros((outcome.stands, 3)),
+                force=np.zeros((stands, 3)),
                 normal=contacts.axes[:, 0].copy(),
                 soles=self._placed(),
             ),
             status=Status.FALLBACK,
-            residual=outcome.residual,
+            residual=residual,
             dropped=("tracking", "prediction"),
         )
 
@@ -398,7 +428,7 @@ class InverseDynamics:
         def scheme(held: Any, f: Array, arena: Arena) -> Answer:
             step, repair, before = held.borrowed, self._settings.repair, held.borrowed.active.copy()
             answer = solve(self._scheme, step, f, arena, candidates=candidates, repair=repair)
-            solutions.append(Solved(joints.borrowed, step, before, f, answer))
+            solutions.append((step, before, f, answer))
             return answer
 
         def retry(bound: Bound, *arguments: Any) -> None:
@@ -409,7 +439,10 @@ class InverseDynamics:
             self._load.contacts[0] = outcome.stands
         else:
             self._machine.memory.used[0] = 0
-        return outcome, solutions[-1]
+        step, before, f, answer = solutions[-1]
+        held = bind(joints.borrowed)
+        last = held if step is joints.borrowed else bind(step)
+        return outcome, Solved(held, last, before, f, answer.ending, answer.sticking, answer.impulse)
 
     def _placed(self) -> Callable[[], Soles] | None:
         """Return a function that places the feet at the accepted state; None without soles."""

@@ -60,22 +60,42 @@ class MotionDerivatives(NamedTuple):
     tree: Tree
 
 
+@njit(cache=True, error_model="numpy")
 def skew(x: Array) -> Array:
     """Return the matrix of ``x ×``, shape (3, 3)."""
-    return np.array([[0.0, -x[2], x[1]], [x[2], 0.0, -x[0]], [-x[1], x[0], 0.0]])
+    out = np.zeros((3, 3))
+    for i, j, k in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
+        out[i, j], out[j, i] = -x[k], x[k]
+    return out
 
 
-def turning(system: System, v: Array) -> tuple[Array, Array]:
+@njit(cache=True, error_model="numpy")
+def turn_by(x: Array) -> tuple[Array, Array]:
+    """Return the rotation exp(x ×) and the matrix J with ``exp((x + δ) ×) = exp(x ×) exp((J δ) ×)``, shapes (3, 3)."""
+    square, K = np.dot(x, x), skew(x)
+    angle = np.sqrt(square)
+    if angle < 1e-3:  # the next terms of the series are 1e-15
+        a, b, c = 1.0 - square / 6.0, 0.5 - square / 24.0, 1.0 / 6.0 - square / 120.0
+    else:
+        a, b, c = np.sin(angle) / angle, (1.0 - np.cos(angle)) / square, (angle - np.sin(angle)) / (square * angle)
+    return np.eye(3) + a * K + b * (K @ K), np.eye(3) - b * K + c * (K @ K)
+
+
+@njit(cache=True, error_model="numpy")
+def turning(flyers: Integers, v: Array) -> tuple[Array, Array]:
     """Return the linear accelerations ``ω × v`` of free-flyers, shape (m,), and their derivative by v, shape (m, m).
 
-    They are the difference between classical and spatial accelerations (`idcontrol.dynamics.system`).
+    They are the difference between classical and spatial accelerations (`idcontrol.dynamics.system`). The rows of
+    `flyers` are `System.flyer_rows`.
     """
-    turn, slope = np.zeros(v.size), np.zeros((v.size, v.size))
-    for x, y, z, wx, wy, wz in system.flyer_rows:
-        speed, spin = v[[x, y, z]], v[[wx, wy, wz]]
-        linear = slice(x, x + 3)
-        slope[linear, linear], slope[linear, wx : wx + 3] = skew(spin), -skew(speed)
-        turn[linear] = slope[linear, linear] @ speed
+    m = v.shape[0]
+    turn, slope = np.zeros(m), np.zeros((m, m))
+    for rows in flyers:
+        for i, j, k in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
+            x, y, z, wy, wz = rows[i], rows[j], rows[k], rows[3 + j], rows[3 + k]
+            turn[x] = v[wy] * v[z] - v[wz] * v[y]
+            slope[x, z], slope[x, y] = v[wy], -v[wz]
+            slope[x, wy], slope[x, wz] = v[z], -v[y]
     return turn, slope
 
 
@@ -88,7 +108,7 @@ def inverse_dynamics(system: System, q: Array, v: Array, a: Array) -> tuple[Arra
         v: Velocity, shape (m,).
         a: Acceleration, shape (m,).
     """
-    turn, slope = turning(system, v)
+    turn, slope = turning(system.flyer_rows, v)
     arguments = (system.to_pinocchio(v), system.to_pinocchio(a - turn))
     by_q, by_v, _ = pin.computeRNEADerivatives(system.model, system.scratch, q, *arguments)
     order = np.ix_(system.order, system.order)
@@ -111,7 +131,7 @@ def _push(a: Array, f: Array, out: Array) -> None:
         out[x + 3] += a[y] * f[z] - a[z] * f[y] + a[y + 3] * f[z + 3] - a[z + 3] * f[y + 3]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _inertias(parent: Integers, position: Array, rotation: Array, dynamic: Array) -> tuple[Array, Array]:
     """Return the spatial inertias of bodies and of subtrees at the world origin, shapes (n_joints, 6, 6).
 
@@ -125,7 +145,7 @@ def _inertias(parent: Integers, position: Array, rotation: Array, dynamic: Array
     joints = parent.shape[0]
     body, turned, c, r = np.zeros((joints, 6, 6)), np.zeros((3, 3)), np.zeros(3), np.zeros(3)
     for j in range(1, joints):
-        R, mass, (xx, xy, yy, xz, yz, zz) = rotation[j], dynamic[j, 0], dynamic[j, 4:]
+        R, mass, (xx, xy, yy, xz, yz, zz) = rotation[j].copy(), dynamic[j, 0], dynamic[j, 4:]
         local = np.array(((xx, xy, xz), (xy, yy, yz), (xz, yz, zz)))
         for x in range(3):
             r[x] = position[j, x]
@@ -200,7 +220,7 @@ def inertia_times(tree: Tree, x: Array) -> Array:
     return out
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def energies(tree: Tree, rows: Array) -> Array:
     """Return the derivatives of ``xᵀM x`` by q for all rows x, shape (r, m)."""
     r, m = rows.shape
@@ -216,6 +236,35 @@ def energies(tree: Tree, rows: Array) -> Array:
     return out
 
 
+class Bodies(NamedTuple):
+    """Constants of a robot, for kernels.
+
+    Attributes:
+        support: As in `Tree`.
+        owner: As in `Tree`.
+        parent: As in `Tree`.
+        dynamic: As for `_inertias`.
+        flyers: `System.flyer_rows`.
+    """
+
+    support: Booleans
+    owner: Integers
+    parent: Integers
+    dynamic: Array
+    flyers: Integers
+
+
+def bodies_of(system: System) -> Bodies:
+    """Return the constants of a robot."""
+    return Bodies(
+        support=system.support,
+        owner=system.support.argmax(axis=0),  # joints are in depth-first order: the first that a velocity moves
+        parent=np.array(system.model.parents),
+        dynamic=np.array([body.toDynamicParameters() for body in system.model.inertias]),
+        flyers=system.flyer_rows,
+    )
+
+
 def motions(system: System, placed: tuple[Array, Array], v: Array) -> MotionDerivatives:
     """Return the derivatives of Jacobian and motion of a system that is updated at velocity v (m,).
 
@@ -224,24 +273,36 @@ def motions(system: System, placed: tuple[Array, Array], v: Array) -> MotionDeri
         placed: Origins (n_joints, 3) [m] and axes (n_joints, 3, 3) of its joints in the world.
         v: Velocity.
     """
-    parent = np.array(system.model.parents)
-    owner = system.support.argmax(axis=0)  # joints are in depth-first order: the first that a velocity moves is its own
-    dynamic = np.array([body.toDynamicParameters() for body in system.model.inertias])
-    position, rotation = (np.ascontiguousarray(part) for part in placed)
-    inertias = _inertias(parent, position, rotation, dynamic)
-    tree = Tree(system.jacobian, system.support, owner, parent, *inertias)
-    turn, slope = turning(system, v)
-    free = np.zeros(v.size, dtype=np.bool_)
-    free[system.flyer_rows[:, :3]] = True
-    column_q, velocity_q, drift_q, drift_v = _motions(tree, system.motion.velocity, v, free, turn, slope)
-    return MotionDerivatives(column_q, velocity_q, drift_q, drift_v, tree)
+    return motion_slopes(bodies_of(system), system.jacobian, *placed, system.motion.velocity, v)
 
 
 @njit(cache=True, error_model="numpy")
-def _motions(
-    tree: Tree, velocity: Array, v: Array, free: Booleans, turn: Array, slope: Array
-) -> tuple[Array, Array, Array, Array]:
-    """Return the fields of `MotionDerivatives`, except the tree.
+def motion_slopes(
+    bodies: Bodies, J: Array, position: Array, rotation: Array, velocity: Array, v: Array
+) -> MotionDerivatives:
+    """Return the derivatives of Jacobian and motion.
+
+    Args:
+        bodies: The robot.
+        J: Columns of its spatial Jacobian, shape (6, m).
+        position: Origins of its joints, shape (n_joints, 3) [m].
+        rotation: Axes of its joints, shape (n_joints, 3, 3).
+        velocity: Velocity of each body, shape (n_joints, 6).
+        v: Velocity, shape (m,).
+    """
+    inertia, composite = _inertias(bodies.parent, position, rotation, bodies.dynamic)
+    tree = Tree(J, bodies.support, bodies.owner, bodies.parent, inertia, composite)
+    turn, slope = turning(bodies.flyers, v)
+    free = np.zeros(v.shape[0], np.bool_)
+    for rows in bodies.flyers:
+        for k in rows[:3]:
+            free[k] = True
+    return _motions(tree, velocity, v, free, turn, slope)
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _motions(tree: Tree, velocity: Array, v: Array, free: Booleans, turn: Array, slope: Array) -> MotionDerivatives:
+    """Return the derivatives of Jacobian and motion.
 
     Args:
         tree: The robot.
@@ -276,4 +337,4 @@ def _motions(
                 _cross(before, J[:, o], drift_v[j, :, o])
             _cross(after, velocity_q[j, :, o], drift_q[j, :, o])
             _cross(before, velocity_q[parent, :, o], drift_q[j, :, o])
-    return column, velocity_q, drift_q, drift_v
+    return MotionDerivatives(column, velocity_q, drift_q, drift_v, tree)

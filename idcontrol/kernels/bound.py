@@ -174,6 +174,12 @@ def bind(values: tuple[Any, ...]) -> Bound:
     return bound
 
 
+@njit(cache=True)
+def unbind(bound: Bound) -> Any:
+    """Return the values of `bound` to Python; they must not be borrowed."""
+    return bound.values
+
+
 def entry(function: Any, *like: Any) -> Callable[..., Any]:
     """Compile a function for arguments of the types of `like`, if necessary, and return a fast callable for Python.
 

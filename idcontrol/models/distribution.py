@@ -205,7 +205,7 @@ def shifted(bounds: Bounds, reference: Array, arena: Arena) -> Bounds:
     return Bounds(least, most)
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def allowed_edges(c: Array, u: Array, cones: Cones, cone: Integers) -> int:  # pragma: no cover - compiled
     """Write the edges that the edge rule allows each contact, as bit sets (`idcontrol.models.reduced`), shape (n,).
 

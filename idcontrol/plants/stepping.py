@@ -10,14 +10,17 @@ from msgspec import structs
 
 from idcontrol.contact.contacts import Contacts, Detector
 from idcontrol.contact.spheres import SphereContacts
-from idcontrol.contact.stops import FIRST, Stops
+from idcontrol.contact.stops import FIRST, Stops, reachable_stops
+from idcontrol.controllers.gradient.result import Linearization
 from idcontrol.dynamics.multibody import CompiledSystem
 from idcontrol.dynamics.system import Actuators, System
+from idcontrol.errors import InputError
 from idcontrol.kernels.arena import reserve
 from idcontrol.kernels.bound import Bound, bind, entry
 from idcontrol.models.memory import as_warm_start, memory, store
 from idcontrol.models.step import ContactModel, StepProblem, StepSolution
 from idcontrol.plants.flight import fly, untouched
+from idcontrol.plants.gradient import LAWS, Stepped, linearized
 from idcontrol.plants.parts import (
     ROUNDING_N,
     averaged,
@@ -140,6 +143,31 @@ class Stepping:
             parts.append(self.contact_forces())
         self._forces = averaged(parts, count)
         return copied(self._state)
+
+    def linearize(self, tau: Array, dt: float) -> tuple[State, Linearization]:
+        """Take one step as `step` does, and return its derivative by state, torques and friction, too.
+
+        Raises:
+            InputError: As for `step`; or the step needs substeps, a joint is close to its stop, no contact presses, or
+                this contact model or detector has no derivatives.
+        """
+        law, spheres = LAWS.get(self._model), self._contacts
+        if law is None or not isinstance(spheres, SphereContacts) or spheres.walls.size:
+            raise InputError("only coulomb-lcp, coulomb-cone and noslip, with spheres on the ground, have derivatives")
+        if not 0.0 < dt <= self._dt:
+            raise InputError(f"a step of {dt} s needs substeps; take steps of at most {self._dt} s")
+        before = copied(self._state)
+        after = self.step(tau, dt)
+        solution = self.last
+        if (
+            solution is None
+            or reachable_stops(self._stops.bound, before.q, before.v, dt)
+            or not self.contact_forces().identity.size
+        ):
+            raise InputError("in flight, and with a joint close to its stop, a step has no derivative")
+        contacts = spheres.first(len(solution.impulses))
+        step = Stepped(dt, before, contacts, tau, solution.v_plus, solution.impulses.T.ravel(), law)
+        return after, linearized(self._system, spheres, step)
 
     @property
     def last(self) -> StepSolution | None:

@@ -154,7 +154,7 @@ def _add_square(H: Array, g: Array, row: Array, weight: float, constant: float) 
             g[i] -= factor * constant
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def bounded_demand(dynamics: Dynamics, rows: Rows, unit: float, arena: Arena = HEAP) -> tuple[bool, Array]:
     """Solve the program of this module: find the motion that tasks demand within all limits.
 

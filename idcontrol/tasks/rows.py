@@ -151,7 +151,7 @@ def rotation_vector(goal: Array, actual: Array, out: Array, arena: Arena) -> Non
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _place(at: Placement, joint: int, offset: Array, turn: Array, p: Array, R: Array) -> None:
+def place(at: Placement, joint: int, offset: Array, turn: Array, p: Array, R: Array) -> None:
     """Write origin (3,) and axes (3, 3) of a frame mounted on a joint, in the world."""
     base, turned = at.position[joint], at.rotation[joint]
     for x in range(3):
@@ -193,12 +193,12 @@ def _frame(at: Placement, targets: Targets, i: int, A: Array, y: Array, arena: A
     """Write the six rows of the frame task i into A (6, m) and y (6,); see the module."""
     joint, base, error = targets.joint[i], targets.base[i], targets.error[i]
     p, velocity, drift, R = vector(arena, 3), vector(arena, 6), vector(arena, 6), matrix(arena, 3, 3)
-    _place(at, joint, targets.offset[i], targets.turn[i], p, R)
+    place(at, joint, targets.offset[i], targets.turn[i], p, R)
     A[:], velocity[:], drift[:] = 0.0, 0.0, 0.0
     _add_motion(at, joint, 1.0, p, A, velocity, drift, arena)
     if base >= 0:
         o, Q, spin, m = vector(arena, 3), matrix(arena, 3, 3), at.motion.velocity[base, 3:], A.shape[1]
-        _place(at, base, targets.base_offset[i], targets.base_turn[i], o, Q)
+        place(at, base, targets.base_offset[i], targets.base_turn[i], o, Q)
         _add_motion(at, base, -1.0, p, A, velocity, drift, arena)
         _cross(velocity, spin, drift)  # Coriolis: -2 ω x v
         _cross(velocity, spin, drift)
@@ -282,7 +282,7 @@ def _centroid(
         y[x] = change + targets.kd[i, x] * (targets.velocity[i, x] - now) - drift[x]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def task_rows(
     M: Array, bias: Array, v: Array, at: Placement, targets: Targets, arena: Arena
 ) -> tuple[Array, Array, Array]:

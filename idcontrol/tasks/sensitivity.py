@@ -5,25 +5,27 @@ Tasks relative to another frame (`Targets.base`) are not supported.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import pinocchio as pin
 
 from idcontrol.contact.sensitivity import acceleration_slope
-from idcontrol.dynamics.derivatives import MotionDerivatives, inertia_times, skew
-from idcontrol.dynamics.system import System
-from idcontrol.tasks.rows import CENTROID, FRAME, LOCAL, WORLD, Placement, Targets
+from idcontrol.dynamics.derivatives import MotionDerivatives, inertia_times, skew, turn_by
+from idcontrol.kernels.arena import HEAP
+from idcontrol.kernels.bound import Bound
+from idcontrol.kernels.jit import njit
+from idcontrol.tasks.rows import FRAME, LOCAL, WORLD, Placement, Targets, place, rotation_vector
 from idcontrol.types import Array, Booleans
 
 
 class Body(NamedTuple):
-    """A moving robot and the derivatives of its motion; m velocities.
+    """A moving robot with m velocities, the derivatives of its motion, and its tasks.
 
     Attributes:
-        system: The robot, updated.
         at: Placement of the robot.
+        targets: The tasks.
         motion: Derivatives of the robot's motion.
+        M: Inertia, shape (m, m).
         v: Velocity, shape (m,).
         a: Acceleration, shape (m,).
         force: ``M a + c``, shape (m,).
@@ -31,9 +33,10 @@ class Body(NamedTuple):
         force_v: Derivative of `force` by v at constant a, shape (m, m).
     """
 
-    system: System
     at: Placement
+    targets: Targets
     motion: MotionDerivatives
+    M: Array
     v: Array
     a: Array
     force: Array
@@ -41,20 +44,35 @@ class Body(NamedTuple):
     force_v: Array
 
 
-def miss_slopes(body: Body, targets: Targets) -> tuple[Array, Array]:
-    """Return the derivatives of ``y - A a`` by q and by v at constant a, for all rows with weight, shapes (p, m)."""
-    each = [_MISSES[int(kind)](body, targets, i) for i, kind in enumerate(targets.kind)]
-    used = targets.weight.ravel() > 0.0
-    by_q, by_v = (np.concatenate([one[part] for one in each])[used] for part in (0, 1))
-    return by_q, by_v
+@njit(cache=True, inner=True, error_model="numpy")
+def miss_slopes(bound: Bound) -> tuple[Array, Array]:
+    """Return the derivatives of ``y - A a`` by q and by v at constant a, for all rows with weight, shapes (p, m).
+
+    `bound` is a `Body`.
+    """
+    targets, m = bound.borrowed.targets, bound.borrowed.v.shape[0]
+    by_q, by_v, p = np.zeros((targets.weight.size, m)), np.zeros((targets.weight.size, m)), 0
+    for i in range(targets.kind.shape[0]):
+        of_q, of_v = _frame_miss(bound, i) if targets.kind[i] == FRAME else _centroid_miss(bound, i)
+        for x in range(6):
+            if targets.weight[i, x] > 0.0:
+                by_q[p], by_v[p] = of_q[x], of_v[x]
+                p += 1
+    return by_q[:p].copy(), by_v[:p].copy()
 
 
-def transposed_slope(body: Body, targets: Targets, s: Array) -> Array:
-    """Return the derivative of ``Aᵀ s`` by q at constant s (p,), shape (m, m)."""
-    pulls, out = np.zeros(targets.weight.size), np.zeros((body.v.size, body.v.size))
-    pulls[targets.weight.ravel() > 0.0] = s
-    for i, kind in enumerate(targets.kind):
-        out += _TRANSPOSED[int(kind)](body, targets, i, pulls[6 * i : 6 * i + 6])
+@njit(cache=True, inner=True, error_model="numpy")
+def transposed_slope(bound: Bound, s: Array) -> Array:
+    """Return the derivative of ``Aᵀ s`` by q at constant s (p,), shape (m, m); `bound` is a `Body`."""
+    targets, m, p = bound.borrowed.targets, bound.borrowed.v.shape[0], 0
+    out, pull = np.zeros((m, m)), np.zeros(6)
+    for i in range(targets.kind.shape[0]):
+        for x in range(6):
+            pull[x] = 0.0
+            if targets.weight[i, x] > 0.0:
+                pull[x] = s[p]
+                p += 1
+        out += _frame_transposed(bound, i, pull) if targets.kind[i] == FRAME else _centroid_transposed(bound, i, pull)
     return out
 
 
@@ -65,72 +83,105 @@ class _Placed(NamedTuple):
         moves: True if a velocity moves the frame, shape (m,).
         p: Position, shape (3,) [m].
         R: Axes (columns), shape (3, 3).
+        columns: Jacobian of the body that carries the frame, shape (6, m).
         point: Derivative of p, shape (3, m).
         turns: Derivative of the orientation, shape (3, m).
-        column: Derivative of the Jacobian of the body that carries the frame, shape (6, m, m).
     """
 
     moves: Booleans
     p: Array
     R: Array
+    columns: Array
     point: Array
     turns: Array
-    column: Array
 
 
-def _placed(body: Body, targets: Targets, i: int) -> _Placed:
-    joint, at, J = int(targets.joint[i]), body.at, body.system.jacobian
-    moves, p = at.support[joint], at.position[joint] + at.rotation[joint] @ targets.offset[i]
-    point, turns = (J[:3] - skew(p) @ J[3:]) * moves, J[3:] * moves
-    return _Placed(moves, p, at.rotation[joint] @ targets.turn[i], point, turns, body.motion.column_q * moves[:, None])
+@njit(cache=True, inner=True, error_model="numpy")
+def _placed(bound: Bound, i: int) -> _Placed:
+    """Place the frame of task i."""
+    at, targets = bound.borrowed.at, bound.borrowed.targets
+    joint, p, R = targets.joint[i], np.zeros(3), np.zeros((3, 3))
+    place(at, joint, targets.offset[i], targets.turn[i], p, R)
+    moves = at.support[joint].copy()
+    columns = at.jacobian * moves
+    turns = columns[3:].copy()
+    return _Placed(moves, p, R, columns, columns[:3] - skew(p) @ turns, turns)
 
 
-def _frame_miss(body: Body, targets: Targets, i: int) -> tuple[Array, Array]:
-    """Return the derivatives of the misses of a frame task (`rows._frame`)."""
-    joint, at, (moves, p, R, point, turns, column) = int(targets.joint[i]), body.at, _placed(body, targets, i)
-    columns, still = body.system.jacobian * moves, np.zeros_like(point)
-    V, dV = at.motion.velocity[joint], body.motion.velocity_q[joint]
-    A, dA_v = at.motion.drift[joint] + columns @ body.a, body.motion.drift_v[joint]
-    dA_q = body.motion.drift_q[joint] + np.einsum("xkl,k->xl", column, body.a)
-    acceleration_q = np.vstack((acceleration_slope((V, A), (dV, dA_q), (p, p), (point, point)), dA_q[3:]))
-    acceleration_v = np.vstack((acceleration_slope((V, A), (columns, dA_v), (p, p), (still, still)), dA_v[3:]))
-    velocity_q = np.vstack((dV[:3] - skew(p) @ dV[3:] + skew(V[3:]) @ point, dV[3:]))
-    velocity_v = np.vstack((point, turns))
-    error = np.concatenate((targets.position[i] - p, pin.log3(targets.rotation[i] @ R.T)))
-    error_q = np.vstack((-point, -pin.Jlog3(pin.exp3(error[3:])) @ turns))
-    goal_q, change_q = np.zeros_like(error_q), np.zeros_like(error_q)
+@njit(cache=True, inner=True, error_model="numpy")
+def _changed(column: Array, moves: Booleans, x: Array, out: Array) -> None:
+    """Add the derivative by q of ``J x`` to `out` (6, m); column has the derivatives of the columns, (6, m, m)."""
+    for y in range(6):
+        for k in range(x.shape[0]):
+            if moves[k]:
+                out[y] += x[k] * column[y, k]
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _frame_miss(bound: Bound, i: int) -> tuple[Array, Array]:
+    """Return the derivatives of the misses of a frame task (`rows._frame`), shapes (6, m)."""
+    body, (moves, p, R, columns, point, turns) = bound.borrowed, _placed(bound, i)
+    at, targets, motion = body.at, body.targets, body.motion
+    joint, m, still = targets.joint[i], body.v.shape[0], np.zeros_like(point)
+    V, dV = at.motion.velocity[joint].copy(), motion.velocity_q[joint].copy()
+    A, dA_q, dA_v = at.motion.drift[joint] + columns @ body.a, motion.drift_q[joint].copy(), motion.drift_v[joint]
+    _changed(motion.column_q, moves, body.a, dA_q)
+    acceleration_q, acceleration_v = np.zeros((6, m)), np.zeros((6, m))
+    acceleration_q[:3], acceleration_q[3:] = acceleration_slope((V, A), (dV, dA_q), (p, p), (point, point)), dA_q[3:]
+    acceleration_v[:3] = acceleration_slope((V, A), (columns, dA_v.copy()), (p, p), (still, still))
+    acceleration_v[3:] = dA_v[3:]
+    velocity_q, velocity_v, error_q = dV.copy(), np.zeros((6, m)), np.zeros((6, m))
+    velocity_q[:3] += skew(V[3:]) @ point - skew(p) @ dV[3:].copy()
+    velocity_v[:3], velocity_v[3:] = point, turns
+    error, goal_q, change_q = np.zeros(6), np.zeros((6, m)), np.zeros((6, m))
+    error[:3] = targets.position[i] - p
+    rotation_vector(targets.rotation[i], R, error[3:], HEAP)
+    error_q[:3], error_q[3:] = -point, -np.linalg.solve(turn_by(error[3:].copy())[1], turns)
     if targets.axes[i] == WORLD:
         turning, rate = skew(targets.velocity[i, 3:]), skew(targets.acceleration[i, 3:])
         goal_q[:3] = turning @ point
-        change_q[:3] = rate @ point + turning @ goal_q[:3]
+        change_q[:3] = rate @ point + turning @ (turning @ point)
     if targets.axes[i] == LOCAL:
-        speed = V[:3] + np.cross(V[3:], p)
-        linear = A[:3] + np.cross(A[3:], p) + np.cross(V[3:], speed)
-        acceleration_q = _turned(R, acceleration_q, np.concatenate((linear, A[3:])), turns)
-        velocity_q = _turned(R, velocity_q, np.concatenate((speed, V[3:])), turns)
+        speed, acceleration, none = V.copy(), A.copy(), np.zeros(6)
+        speed[:3] += skew(V[3:]) @ p
+        acceleration[:3] += skew(A[3:]) @ p + skew(V[3:]) @ speed[:3]
+        acceleration_q, velocity_q = (
+            _turned(R, acceleration_q, acceleration, turns),
+            _turned(R, velocity_q, speed, turns),
+        )
+        acceleration_v, velocity_v = _turned(R, acceleration_v, none, turns), _turned(R, velocity_v, none, turns)
         error_q = _turned(R, error_q, error, turns)
-        acceleration_v, velocity_v = (_turned(R, slope, np.zeros(6), turns) for slope in (acceleration_v, velocity_v))
-    kp, kd = targets.kp[i][:, None], targets.kd[i][:, None]
+    kp, kd = targets.kp[i].copy().reshape(6, 1), targets.kd[i].copy().reshape(6, 1)
     by_q = change_q + kp * error_q + kd * (goal_q - velocity_q) - acceleration_q
     return by_q, -kd * velocity_v - acceleration_v
 
 
+@njit(cache=True, inner=True, error_model="numpy")
 def _turned(R: Array, slope: Array, x: Array, turns: Array) -> Array:
     """Return the derivative of both halves of x (6,) in axes R, from their derivative (6, m) in world axes."""
-    return np.vstack([R.T @ (slope[half] + skew(x[half]) @ turns) for half in (slice(0, 3), slice(3, 6))])
+    out, R_T = slope.copy(), np.ascontiguousarray(R.T)
+    out[:3] = R_T @ (slope[:3] + skew(x[:3]) @ turns)
+    out[3:] = R_T @ (slope[3:] + skew(x[3:]) @ turns)
+    return out
 
 
-def _frame_transposed(body: Body, targets: Targets, i: int, s: Array) -> Array:
+@njit(cache=True, inner=True, error_model="numpy")
+def _frame_transposed(bound: Bound, i: int, s: Array) -> Array:
     """Return the derivative of ``Aᵀ s`` of a frame task, shape (m, m)."""
-    at = _placed(body, targets, i)
-    pull, turn = s[:3], s[3:]
-    out = np.zeros((body.v.size, body.v.size))
-    if targets.axes[i] == LOCAL:
-        pull, turn = at.R @ pull, at.R @ turn
-        out -= at.point.T @ skew(pull) @ at.turns + at.turns.T @ skew(turn) @ at.turns
+    body, (moves, p, R, _, point, turns) = bound.borrowed, _placed(bound, i)
+    m, column = body.v.shape[0], body.motion.column_q
+    pull, turn, out = s[:3].copy(), s[3:].copy(), np.zeros((m, m))
+    point_T, turns_T = np.ascontiguousarray(point.T), np.ascontiguousarray(turns.T)
+    if body.targets.axes[i] == LOCAL:
+        pull, turn = R @ pull, R @ turn
+        out -= point_T @ (skew(pull) @ turns) + turns_T @ (skew(turn) @ turns)
     # pull · (J_linear + J_angular × p) + turn · J_angular
-    out += np.einsum("x,xkl->kl", np.concatenate((pull, turn + np.cross(at.p, pull))), at.column)
-    return out - at.turns.T @ skew(pull) @ at.point
+    turn = turn + skew(p) @ pull
+    for k in range(m):
+        if moves[k]:
+            for x in range(3):
+                out[k] += pull[x] * column[x, k] + turn[x] * column[3 + x, k]
+    return out - turns_T @ (skew(pull) @ point)
 
 
 class _Centred(NamedTuple):
@@ -143,6 +194,7 @@ class _Centred(NamedTuple):
         centre: Derivative of the centre of mass, shape (3, m).
         arm: Derivative of r, shape (3, m).
         turns: Derivative of the orientation of the base, shape (3, m).
+        mix: Matrix that turns rows of centre and momentum into the rows of the task's pendulum, shape (6, 6).
     """
 
     R: Array
@@ -151,61 +203,68 @@ class _Centred(NamedTuple):
     centre: Array
     arm: Array
     turns: Array
-
-    def about(self, x: Array, slope: Array, *, turns: bool) -> Array:
-        """Return the derivative of ``R x_linear / mass`` and ``R x_angular - r × R x_linear``, shape (6, m).
-
-        Args:
-            x: Vector whose first six entries are in the axes of the base, shape (m,).
-            slope: Derivative of x, shape (m, m).
-            turns: True for a derivative by q, with which R and r change, too.
-        """
-        linear, angular = self.R @ slope[:3], self.R @ slope[3:6]
-        if turns:
-            linear = linear - skew(self.R @ x[:3]) @ self.turns
-            angular = angular - skew(self.R @ x[3:6]) @ self.turns + skew(self.R @ x[:3]) @ self.arm
-        return np.vstack((linear / self.mass, angular - skew(self.r) @ linear))
+    mix: Array
 
 
-def _centred(body: Body) -> _Centred:
-    R, M = body.at.rotation[1], body.system.M
-    centre, base = R @ M[:3] / M[0, 0], np.zeros((3, M.shape[0]))
-    base[:, :3] = R
-    r = R @ np.array([M[5, 1], M[3, 2], M[4, 0]]) / M[0, 0]
-    return _Centred(R, M[0, 0], r, centre, centre - base, body.system.jacobian[3:] * body.at.support[1])
-
-
-def _pendulum(targets: Targets, i: int, mass: float) -> Array:
-    """Return the matrix that turns rows of centre and momentum into the rows of a pendulum, shape (6, 6)."""
-    mix, height = np.eye(6), targets.offset[i, 2]
+@njit(cache=True, inner=True, error_model="numpy")
+def _centred(bound: Bound, i: int) -> _Centred:
+    """Return the centre of mass for task i."""
+    body = bound.borrowed
+    M, R = body.M, body.at.rotation[1].copy()
+    mass, mix, height = M[0, 0], np.eye(6), body.targets.offset[i, 2]
+    centre = R @ M[:3] / mass
+    arm = centre.copy()
+    arm[:, :3] -= R
+    r = R @ np.array((M[5, 1], M[3, 2], M[4, 0])) / mass
     if height > 0.0:
         mix[0, 4], mix[1, 3] = 1.0 / (mass * height), -1.0 / (mass * height)
-    return mix
+    return _Centred(R, mass, r, centre, arm, body.at.jacobian[3:] * body.at.support[1], mix)
 
 
-def _centroid_miss(body: Body, targets: Targets, i: int) -> tuple[Array, Array]:
-    """Return the derivatives by q and v of the misses of a task on centre of mass and momentum (`rows._centroid`)."""
-    M, at = body.system.M, _centred(body)
-    mix = _pendulum(targets, i, at.mass)
-    acceleration_q = mix @ at.about(body.force, body.force_q, turns=True)
-    acceleration_v = mix @ at.about(body.force, body.force_v, turns=False)
-    velocity_q = mix @ at.about(M @ body.v, inertia_times(body.motion.tree, body.v), turns=True)
-    velocity_v = mix @ at.about(body.v, M, turns=False)
-    error_q = np.vstack((-at.centre, -velocity_q[3:]))
-    error_v = np.vstack((np.zeros_like(at.centre), -velocity_v[3:]))
-    kp, kd = targets.kp[i][:, None], targets.kd[i][:, None]
+@njit(cache=True, inner=True, error_model="numpy")
+def _about(at: _Centred, x: Array, slope: Array, turns: bool) -> Array:
+    """Return the derivative of ``R x_linear / mass`` and ``R x_angular - r × R x_linear``, shape (6, m).
+
+    Both are in the rows of the pendulum.
+
+    Args:
+        at: The centre of mass.
+        x: Vector whose first six entries are in the axes of the base, shape (m,).
+        slope: Derivative of x, shape (m, m).
+        turns: True for a derivative by q, with which R and r change, too.
+    """
+    out = np.zeros((6, slope.shape[1]))
+    linear, angular = at.R @ slope[:3], at.R @ slope[3:6]
+    if turns:
+        linear -= skew(at.R @ x[:3]) @ at.turns
+        angular += skew(at.R @ x[:3]) @ at.arm - skew(at.R @ x[3:6]) @ at.turns
+    out[:3], out[3:] = linear / at.mass, angular - skew(at.r) @ linear
+    return at.mix @ out
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _centroid_miss(bound: Bound, i: int) -> tuple[Array, Array]:
+    """Return the derivatives by q and v of the misses of a task on centre of mass and momentum, shapes (6, m)."""
+    body, at, targets = bound.borrowed, _centred(bound, i), bound.borrowed.targets
+    acceleration_q = _about(at, body.force, body.force_q, True)
+    acceleration_v = _about(at, body.force, body.force_v, False)
+    velocity_q = _about(at, body.M @ body.v, inertia_times(body.motion.tree, body.v), True)
+    velocity_v = _about(at, body.v, body.M, False)
+    error_q, error_v = -velocity_q, -velocity_v
+    error_q[:3], error_v[:3] = -at.centre, 0.0
+    kp, kd = targets.kp[i].copy().reshape(6, 1), targets.kd[i].copy().reshape(6, 1)
     return kp * error_q - kd * velocity_q - acceleration_q, kp * error_v - kd * velocity_v - acceleration_v
 
 
-def _centroid_transposed(body: Body, targets: Targets, i: int, s: Array) -> Array:
+@njit(cache=True, inner=True, error_model="numpy")
+def _centroid_transposed(bound: Bound, i: int, s: Array) -> Array:
     """Return the derivative of ``Aᵀ s`` of a task on centre of mass and angular momentum, shape (m, m)."""
-    at, x = _centred(body), np.zeros(body.v.size)
-    s = _pendulum(targets, i, at.mass).T @ s
-    pull, turn = s[:3] / at.mass + np.cross(at.r, s[3:]), s[3:]
-    x[:3], x[3:6] = at.R.T @ pull, at.R.T @ turn
-    moved = np.vstack((at.R.T @ (skew(pull) @ at.turns - skew(turn) @ at.arm), at.R.T @ skew(turn) @ at.turns))
-    return inertia_times(body.motion.tree, x) + body.system.M[:, :6] @ moved
-
-
-_MISSES: Final = {FRAME: _frame_miss, CENTROID: _centroid_miss}
-_TRANSPOSED: Final = {FRAME: _frame_transposed, CENTROID: _centroid_transposed}
+    body, at = bound.borrowed, _centred(bound, i)
+    m, R_T = body.v.shape[0], np.ascontiguousarray(at.R.T)
+    s = np.ascontiguousarray(at.mix.T) @ s
+    x, moved, turn = np.zeros(m), np.zeros((6, m)), s[3:].copy()
+    pull = s[:3] / at.mass + skew(at.r) @ turn
+    x[:3], x[3:6] = R_T @ pull, R_T @ turn
+    moved[:3] = R_T @ (skew(pull) @ at.turns - skew(turn) @ at.arm)
+    moved[3:] = R_T @ (skew(turn) @ at.turns)
+    return inertia_times(body.motion.tree, x) + body.M[:, :6].copy() @ moved

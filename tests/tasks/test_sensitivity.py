@@ -7,6 +7,7 @@ import pytest
 from idcontrol import tasks
 from idcontrol.dynamics.derivatives import inverse_dynamics, motions
 from idcontrol.kernels.arena import HEAP
+from idcontrol.kernels.bound import bind
 from idcontrol.tasks import gather
 from idcontrol.tasks.rows import task_rows
 from idcontrol.tasks.sensitivity import Body, miss_slopes, transposed_slope
@@ -67,20 +68,13 @@ def test_rows_of_tasks_have_their_derivatives(task):
         by_v[:, k] = extended(lambda size, unit=unit: outputs(of.q, of.v + size * unit), 1e-3)
     system.update(of.q, of.v)
     force = inverse_dynamics(system, of.q, of.v, a)
-    body = Body(
-        system,
-        of.at,
-        motions(system, (of.at.position, of.at.rotation), of.v),
-        of.v,
-        a,
-        system.M @ a + system.bias,
-        *force,
-    )
-    miss_q, miss_v = miss_slopes(body, targets)
+    motion = motions(system, (of.at.position, of.at.rotation), of.v)
+    body = bind(Body(of.at, targets, motion, system.M, of.v, a, system.M @ a + system.bias, *force))
+    miss_q, miss_v = miss_slopes(body)
     rows = part.stop - part.start
     for derived, measured in (
         (miss_q, by_q[:rows]),
         (miss_v, by_v[:rows]),
-        (transposed_slope(body, targets, s), by_q[rows:]),
+        (transposed_slope(body, s), by_q[rows:]),
     ):
         np.testing.assert_allclose(derived, measured, rtol=0, atol=ROUNDING * max(np.abs(measured).max(), 1.0))

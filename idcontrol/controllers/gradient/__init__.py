@@ -22,258 +22,173 @@ Source: Amos & Kolter 2017, OptNet, section 3.
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 import numpy as np
-import pinocchio as pin
 
-from idcontrol.controllers.gradient.choice import Chosen, Solved, choose, velocity_of, yielding_of
-from idcontrol.controllers.gradient.demand import bound_slope, demand, held_slope, momentum, projection, target
+from idcontrol.contact.contacts import Contacts
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.controllers.gradient.chain import Slopes, Solution, derive
+from idcontrol.controllers.gradient.choice import choose, velocity_of, yielding_of
+from idcontrol.controllers.gradient.demand import Force
 from idcontrol.controllers.gradient.equations import BY, least_squares
-from idcontrol.controllers.gradient.impulses import (
-    Goal,
-    Shared,
-    faces,
-    raw_impulses,
-    share,
-    smallest_multiplier,
-    torque_unit,
-)
-from idcontrol.controllers.gradient.motion import (
-    PART,
-    ROLES,
-    SLIDE,
-    Motion,
-    Moved,
-    Sources,
-    Yielding,
-    contact_roles,
-    motion,
-)
-from idcontrol.controllers.gradient.result import Active, Linearization, Margin
-from idcontrol.controllers.gradient.site import NO_ERRORS, Site, visit
+from idcontrol.controllers.gradient.impulses import smallest_multiplier
+from idcontrol.controllers.gradient.motion import PART, ROLES
+from idcontrol.controllers.gradient.result import EXPLAINED, SINGULAR, Active, Linearization, Margin
+from idcontrol.controllers.gradient.site import NO_ERRORS, Solved, visit
 from idcontrol.controllers.gradient.tasks import task_demand
 from idcontrol.controllers.schemes import Scheme
-from idcontrol.controllers.step import COARSE, SLIPS, SOLVED
-from idcontrol.dynamics.derivatives import skew
-from idcontrol.models.reduced import ALL_EDGES
+from idcontrol.controllers.step import COARSE, SLIPS, SOLVED, Machine
+from idcontrol.dynamics.derivatives import bodies_of, inverse_dynamics
+from idcontrol.dynamics.system import System
+from idcontrol.kernels.bound import Bound, bind, unbind
 from idcontrol.types import Array
 
-__all__ = ["Active", "Linearization", "Margin", "Solved", "linearized", "visit"]
+__all__ = ["Active", "Linearization", "Margin", "Place", "Solved", "Taken", "linearized", "place"]
 
-EXPLAINED: Final = 1e-6
-"""Largest relative error of the conditions that are differentiated; a larger error means that other conditions chose
-the solution."""
-SINGULAR: Final = "the equations of the step are singular"
-"""Reason of a step whose equations have no finite solution."""
-
-
-def linearized(scheme: Scheme, site: Site, solved: Solved, tau: Array, load: Array) -> Linearization:
-    """Return the derivative of a solved step.
-
-    Args:
-        scheme: The scheme that solved it.
-        site: The robot and its contacts in stance.
-        solved: The step and its solution.
-        tau: Torques, shape (a,) [N m].
-        load: Estimated load on the base, shape (3,) [N].
-    """
-    if solved.answer.ending not in (SOLVED, COARSE, SLIPS):
-        return _unknown(site, solved, tau, "tracking or exactness was relaxed")
-    try:
-        yielding = yielding_of(scheme, site, solved)
-        v_plus = velocity_of(site, solved, compliant=bool(yielding.D.any()))
-        chosen = choose(scheme, site, solved, v_plus, yielding)
-        result = slopes(site, solved, chosen, v_plus, tau, load)
-    except np.linalg.LinAlgError:
-        return _unknown(site, solved, tau, SINGULAR)
-    if not (np.isfinite(result.tau).all() and np.isfinite(result.f).all() and np.isfinite(result.moved.slope).all()):
-        return _unknown(site, solved, tau, SINGULAR)
-    reason, together = "", [k for k, name in enumerate((*BY, "friction of all contacts")) if name != "mu"]
-    if not (result.moved.error[together] <= EXPLAINED).all():
-        reason = "the motion does not follow from its active set"
-    elif not (result.error[together] <= EXPLAINED).all():
-        reason = "contact forces are not unique, and their choice has no derivative; v_next has one"
-    return _packed(site, solved, tau, result, chosen, reason)
+JOINTS: Final = ("free", "bound", "released")
+"""Names of the states of joints in `Slopes.joints`."""
+TOGETHER: Final = [k for k, name in enumerate((*BY, "friction of all contacts")) if name != "mu"]
+"""Errors of equations that must be small; forces may jump with the friction of one contact (`Linearization.error`)."""
+NONE: Final = np.zeros((0, 0))
 
 
-class Slopes(NamedTuple):
-    """Derivatives of a step with respect to the P parameters (`equations.Columns`).
+class Place(NamedTuple):
+    """The robot of a controller.
 
     Attributes:
-        tau: Derivative of the torques, shape (a, P).
-        f: Derivative of the impulses, shape (3 n, P).
-        moved: The motion.
-        shared: Impulses of stage II; None if the impulses are the contact model's.
-        missed: Desired minus demanded acceleration of each task row, shape (p,).
-        task: Derivative of `missed`, shape (p, P).
-        error: Largest relative error of conditions and linear equations, as `Site.errors`.
+        system: The robot.
+        spheres: Detector of its contacts.
+        bodies: Its constants (`Bodies`), bound.
     """
 
-    tau: Array
-    f: Array
-    moved: Moved
-    shared: Shared | None
-    missed: Array
-    task: Array
-    error: Array
+    system: System
+    spheres: SphereContacts
+    bodies: Bound
 
 
-def slopes(site: Site, solved: Solved, chosen: Chosen, v_plus: Array, tau: Array, load: Array) -> Slopes:
-    """Return the derivatives of a solved step.
+def place(system: System, spheres: SphereContacts) -> Place:
+    """Return the robot of a controller."""
+    return Place(system, spheres, bind(bodies_of(system)))
 
-    Args:
-        site: The robot and its contacts in stance.
-        solved: The step and its solution.
-        chosen: The scheme's choice.
-        v_plus: Velocity at the end of the period, shape (m,).
-        tau: Torques, shape (a,) [N m].
+
+class Taken(NamedTuple):
+    """A control step that was taken.
+
+    Attributes:
+        machine: The `Machine` at the inputs of the step, with the torques of the step.
+        bound: The same, bound.
+        candidates: All candidate contacts.
+        solved: The problem and its solution.
         load: Estimated load on the base, shape (3,) [N].
     """
-    joints, step, f = solved.joints, solved.step, solved.f
-    m, h, a = site.v.size, site.machine.h, tau.size
-    tracked = step.w.fixed - (m - a)
-    d = target(site, joints)
-    missed, by_task = np.zeros(0), site.zeros(0)
-    if site.machine.tasks.targets.kind.size:
-        b, missed, by_task, wrong = task_demand(site, joints, demand(site), d, load)
-    else:
-        b, wrong = projection(site, joints, demand(site), d)
-    least, most = bound_slope(site, joints)
-    released = np.setdiff1d(np.arange(a), tracked)
-    upper = h * tau > 0.5 * (joints.bounds.least + joints.bounds.most)
-    bound = np.where(upper[:, None], most, least)
-    p = momentum(site, v_plus, load)
-    p[m - a + released] -= bound[released]
-    raw = f if chosen.raw is None else chosen.raw
-    J, w, mu, terms = site.contacts.jacobian, step.w, step.cones.mu, site.terms
-    fixed, rest = w.fixed, J @ w.v_free - step.target
-    at = Motion(w.free, fixed, w.kappa, rest, step.target, mu, v_plus, raw)
-    moved = motion(terms, chosen.law, at, Sources(b[tracked], d, p, chosen.yielding))
-    shared, unexplained = None, NO_ERRORS
-    if chosen.cone is None:
-        f_slope, unexplained = raw_impulses(site, step, f, moved, chosen.kept)
-    else:
-        goal = held_slope(site, joints)[tracked]
-        if chosen.raw is not None:
-            own, unexplained = raw_impulses(site, step, chosen.raw, moved, chosen.kept)
-            goal += moved.p[fixed] - site.rows_transposed(chosen.raw)[fixed] - J[:, fixed].T @ own
-        bounds, (typical, unit) = step.bounds, torque_unit(site, step, slope=bool(step.cones.weight.any()))
-        stage = Goal(
-            free=w.free,
-            fixed=fixed,
-            kappa=w.kappa,
-            mu=mu,
-            weight=step.cones.weight,
-            cone=chosen.cone,
-            f=f,
-            reference=chosen.reference,
-            slope=goal,
-            least=bounds.least,
-            most=bounds.most,
-            least_slope=least[tracked],
-            most_slope=most[tracked],
-            typical=typical,
-            typical_slope=unit,
-        )
-        shared = share(terms, stage, v_plus, moved.p)
-        f_slope, unexplained = shared.slope, np.maximum(unexplained, shared.error)
-    out = bound.copy()
-    out[tracked] = moved.p[fixed] - site.rows_transposed(f)[fixed] - J[:, fixed].T @ f_slope
-    error = np.maximum(np.maximum(wrong, moved.error), unexplained)
-    return Slopes(out / h, f_slope, moved, shared, missed, by_task, error)
+
+    machine: Machine
+    bound: Bound
+    candidates: Contacts
+    solved: Solved
+    load: Array
 
 
-def _packed(site: Site, solved: Solved, tau: Array, result: Slopes, chosen: Chosen, reason: str) -> Linearization:
-    """Return the derivatives as a `Linearization`: forces in world axes, velocities in Pinocchio's layout."""
-    n, h, f, order, at = len(site.contacts), site.machine.h, solved.f, site.system.order, site.columns
-    force = np.einsum("ai,iax->ix", f.reshape(3, n), site.contacts.axes) / h
-    force_slope = np.einsum("aip,iax->ixp", result.f.reshape(3, n, at.total), site.contacts.axes) / h
-    force_slope[:, :, at.q] += np.einsum("ai,iaxl->ixl", f.reshape(3, n), site.rows.axes) / h
-    v_next, v_slope = _turned(site, result.moved.v_plus, result.moved.slope)
-    laid_out = np.arange(at.total)
-    for block in (at.q, at.v):
-        laid_out[block.start + order] = np.arange(block.start, block.stop)
-    outputs = {"tau": result.tau, "force": force_slope.reshape(3 * n, at.total), "v_next": v_slope, "task": result.task}
+def linearized(scheme: Scheme, at: Place, step: Taken) -> Linearization:
+    """Return the derivative of a control step of a scheme for the robot `at`, updated at the inputs of the step."""
+    if step.solved.ending not in (SOLVED, COARSE, SLIPS):
+        return _unknown(at, step, "tracking or exactness was relaxed")
+    try:
+        solution, slopes, missed = _slopes(scheme, at, step)
+    except np.linalg.LinAlgError:
+        return _unknown(at, step, SINGULAR)
+    if not slopes.finite:
+        return _unknown(at, step, SINGULAR)
+    reason = ""
+    if not (slopes.moved[TOGETHER] <= EXPLAINED).all():
+        reason = "the motion does not follow from its active set"
+    elif not (slopes.error[TOGETHER] <= EXPLAINED).all():
+        reason = "contact forces are not unique, and their choice has no derivative; v_next has one"
+    h, (force, speed, torque), multiplier = step.machine.h, slopes.distances.tolist(), np.inf
+    if slopes.limited:
+        last = unbind(step.solved.step)
+        optimum = unbind(slopes.optimum)
+        multiplier = smallest_multiplier(last.contacts.jacobian, solution.chosen.cone, last.cones.mu, optimum)
     return Linearization(
-        identity=site.contacts.identity.copy(),
-        tau=tau.copy(),
-        force=force,
-        v_next=v_next,
-        task=result.missed,
-        active=_active(solved, result.moved, result.shared),
-        margin=_margin(site, solved, result.moved, result.shared, chosen),
+        identity=slopes.identity,
+        tau=solution.tau,
+        force=slopes.force,
+        v_next=slopes.v_next,
+        task=missed,
+        active=Active(
+            tuple([ROLES[k] for k in slopes.kinds.tolist()]), tuple([JOINTS[k] for k in slopes.joints.tolist()])
+        ),
+        margin=Margin(force / h, speed, torque / h, multiplier),
         reason=reason,
-        error=dict(zip(BY, result.error[:-1].tolist(), strict=True)),
-        slopes={name: slope[:, laid_out] for name, slope in outputs.items()},
-        columns={name: getattr(at, name) for name in BY},
+        error=dict(zip(BY, slopes.error[:-1].tolist(), strict=True)),
+        slopes={"tau": slopes.tau, "force": slopes.force_slope, "v_next": slopes.v_slope, "task": slopes.task},
+        columns=_columns(at.system, missed.size, slopes.kinds.size),
     )
 
 
-def _turned(site: Site, v_plus: Array, slope: Array) -> tuple[Array, Array]:
-    """Return v⁺ in Pinocchio's layout and in the body's final axes, as `System.advance` does, and its derivative."""
-    system, h = site.system, site.machine.h
-    v, out = v_plus.copy(), slope.copy()
-    for rows in system.flyer_rows:
-        linear, angular = rows[:3], rows[3:]
-        R = pin.exp3(h * v_plus[angular])
-        v[linear] = R.T @ v_plus[linear]
-        out[linear] = R.T @ slope[linear] + skew(v[linear]) @ pin.Jexp3(h * v_plus[angular]) @ (h * slope[angular])
-    back = np.argsort(system.order)
-    return v[back], out[back]
+def _slopes(scheme: Scheme, at: Place, step: Taken) -> tuple[Solution, Slopes, Array]:
+    """Return the solution of a step, its derivatives, and the misses of its tasks.
+
+    Raises:
+        LinAlgError: The equations of the step are singular.
+    """
+    machine, solved, system = step.machine, step.solved, at.system
+    site = visit(step.bound, at.bodies, at.spheres.bound, step.candidates.bound, solved.joints)
+    yielding = yielding_of(scheme, site, solved.step)
+    v_plus = velocity_of(solved.step, solved.f, solved.impulse, not yielding.D.any())
+    v = machine.inputs.v[system.order]
+    force = _force(system, machine, step.load, (v_plus - v) / machine.h)
+    b, missed, task, error = NONE, np.zeros(0), NONE, NO_ERRORS
+    if machine.tasks.targets.kind.size:
+        slopes_at = partial(_force, system, machine, step.load)
+        b, missed, task, error = task_demand(step.bound, site, solved.joints, slopes_at)
+    chosen = choose(scheme, solved, v_plus, yielding)
+    solution = Solution(v_plus, solved.f, machine.result.tau.copy(), chosen, force, b, task, error)
+    return solution, derive(step.bound, site, solved.joints, solved.step, bind(solution)), missed
 
 
-def _active(solved: Solved, moved: Moved, shared: Shared | None) -> Active:
-    """Return the active set of a step."""
-    a, tracked = solved.joints.b.size, solved.step.w.fixed - (solved.step.w.M.shape[0] - solved.joints.b.size)
-    joints = np.full(a, "released", dtype=object)
-    joints[tracked] = "free"
-    if shared is not None:
-        joints[tracked[shared.at.bounded]] = "bound"
-    return Active(tuple(ROLES[kind] for kind in moved.roles.kind), tuple(joints.tolist()))
+def _force(system: System, machine: Machine, load: Array, acceleration: Array) -> Force:
+    """Return the derivatives of the inverse dynamics at this acceleration, shape (m,)."""
+    q, v, motors = machine.inputs.q, machine.inputs.v[system.order], system.actuators
+    by_q, by_v = inverse_dynamics(system, q, v, acceleration)
+    bias = inverse_dynamics(system, q, v, np.zeros_like(v)) if load.any() else (NONE, NONE)
+    friction = (np.zeros(0), np.zeros(0)) if motors is None else (motors.damping, motors.friction)
+    return Force(by_q, by_v, *bias, *friction, load.copy())
 
 
-def _margin(site: Site, solved: Solved, moved: Moved, shared: Shared | None, chosen: Chosen) -> Margin:
-    """Return the distances to the next change of the active set."""
-    step, f, h, n = solved.step, solved.f, site.machine.h, len(site.contacts)
-    u = site.contacts.jacobian @ moved.v_plus - step.target
-    vertex, kept = f if shared is None else chosen.raw, chosen.kept  # None: stage II alone chooses the forces
-    scale = 0.0 if vertex is None else np.abs(vertex).max(initial=0.0)
-    force = speed = np.inf
-    if vertex is not None:
-        force = faces(np.full(n, ALL_EDGES), vertex, np.minimum(step.cones.mu, 1e6), scale).distance
-    for i, kind in enumerate(moved.roles.kind):
-        slip = float(np.abs(u[i::n][1:]).max())
-        if vertex is not None and kind != PART and not vertex[i::n].any():  # another vertex may load this contact
-            force = 0.0
-        if kind == PART:
-            speed = min(speed, float(u[i]))
-        elif kind == SLIDE:
-            speed = min(speed, slip, abs(slip - step.cones.v_tol))
-    s = (site.system.M @ moved.v_plus + step.w.kappa)[step.w.fixed] - site.contacts.jacobian[:, step.w.fixed].T @ f
-    room = np.minimum(step.bounds.most - s, s - step.bounds.least)
-    if shared is not None:
-        force, room = min(force, shared.at.faces.distance), np.delete(room, shared.at.bounded)
-    if vertex is not None and kept is not None and kept.size:
-        force = min(force, float(np.abs(np.linalg.lstsq(kept, vertex, rcond=None)[0]).min()))
-    multiplier = np.inf
-    if shared is not None and chosen.cone is not None:
-        multiplier = smallest_multiplier(site.contacts.jacobian, chosen.cone, step.cones.mu, shared.at)
-    return Margin(force / h, speed, float(room.min(initial=np.inf)) / h, multiplier)
+def _columns(system: System, tasks: int, contacts: int) -> dict[str, slice]:
+    """Return the columns of each parameter."""
+    m, a = system.n_velocities, system.n_actuated
+    ends = list(accumulate((m, m, 3 * a, tasks, 2 * a, a, contacts)))
+    return {name: slice(start, end) for name, start, end in zip(BY, [0, *ends], ends, strict=False)}
 
 
-def _unknown(site: Site, solved: Solved, tau: Array, reason: str) -> Linearization:
+def _unknown(at: Place, step: Taken, reason: str) -> Linearization:
     """Return a linearization without a derivative: zeros, and the reason."""
-    f = solved.f if solved.answer.ending >= 0 else np.zeros_like(solved.f)
-    pushed = site.contacts.jacobian.T @ f - solved.joints.w.kappa
-    pushed[site.v.size - tau.size :] += site.machine.h * tau
-    v_plus = least_squares(site.system.M, pushed[:, None])[:, 0]
-    n = len(site.contacts)
-    still, wrong = site.zeros(v_plus.size), np.full(NO_ERRORS.size, np.inf)
-    solved, none = solved._replace(f=f), contact_roles(0, np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0), False)
-    moved = Moved(v_plus, still, still, f, site.zeros(3 * n), none, wrong)
-    rows = site.columns.task.stop - site.columns.task.start
-    result = Slopes(site.zeros(tau.size), site.zeros(3 * n), moved, None, np.zeros(rows), site.zeros(rows), wrong)
-    nothing = Yielding(np.zeros(3 * n), site.zeros(3 * n))
-    chosen = Chosen(0, None, solved.step.held, None, nothing, None)
-    return _packed(site, solved, tau, result, chosen, reason)
+    solved, machine, system = step.solved, step.machine, at.system
+    problem, f, h = unbind(solved.joints), solved.f if solved.ending >= 0 else np.zeros_like(solved.f), machine.h
+    contacts = step.candidates.take(problem.which)
+    tasks = int((machine.tasks.targets.weight > 0.0).sum())
+    tau, columns = np.nan_to_num(machine.result.tau), _columns(system, tasks, len(contacts))
+    pushed = contacts.jacobian.T @ f - problem.w.kappa
+    pushed[system.n_unactuated :] += h * tau
+    v_plus = least_squares(system.M, pushed[:, None])[:, 0]
+    sizes = {"tau": tau.size, "force": f.size, "v_next": v_plus.size, "task": tasks}
+    joints = np.full(tau.size, JOINTS[2], dtype=object)
+    joints[unbind(solved.step).w.fixed - system.n_unactuated] = JOINTS[0]
+    return Linearization(
+        identity=contacts.identity,
+        tau=tau,
+        force=contacts.force_world(f.reshape(3, -1).T, h),
+        v_next=system.advance(machine.inputs.q, v_plus, h)[1],
+        task=np.zeros(tasks),
+        active=Active((ROLES[PART],) * len(contacts), tuple(joints.tolist())),
+        margin=Margin(0.0, 0.0, 0.0, 0.0),
+        reason=reason,
+        error=dict.fromkeys(BY, np.inf),
+        slopes={name: np.zeros((size, columns[BY[-1]].stop)) for name, size in sizes.items()},
+        columns=columns,
+    )

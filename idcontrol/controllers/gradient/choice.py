@@ -8,12 +8,13 @@ import numpy as np
 
 from idcontrol.controllers import schemes
 from idcontrol.controllers.gradient.motion import AXES, CONVEX, NO_SLIP, ON_FACE, SIGNS, Yielding
-from idcontrol.controllers.gradient.site import Site, square_slopes
+from idcontrol.controllers.gradient.site import Solved, square_slopes
 from idcontrol.controllers.schemes import Scheme
-from idcontrol.controllers.step import COARSE, INEXACT, SLIPS, SOLVED, Answer, AssembledStep
+from idcontrol.controllers.step import COARSE, SLIPS
 from idcontrol.dynamics.derivatives import inertia_times
 from idcontrol.kernels.arena import HEAP
-from idcontrol.kernels.bound import bind
+from idcontrol.kernels.bound import Bound, bind, unbind
+from idcontrol.kernels.jit import njit
 from idcontrol.models import dissipation
 from idcontrol.models.constraint import DAMPING, STIFFNESS
 from idcontrol.models.constraint.solver import CREEP
@@ -21,142 +22,183 @@ from idcontrol.models.distribution import DISSIPATION, allowed_edges, unbounded
 from idcontrol.models.whitened import recover_kernel
 from idcontrol.types import Array, Integers
 
-EDGES: Final = tuple(zip(AXES, SIGNS, strict=True))
-
-
-class Solved(NamedTuple):
-    """A step and its solution.
-
-    Attributes:
-        joints: The step with all joints tracked.
-        step: The step that was solved last, maybe with released joints.
-        before: `AssembledStep.active` before this step was solved, shape (n,).
-        f: Impulses of the contacts, shape (3 n,) [N s].
-        answer: The scheme's answer.
-    """
-
-    joints: AssembledStep
-    step: AssembledStep
-    before: Integers
-    f: Array
-    answer: Answer
-
 
 class Chosen(NamedTuple):
     """How a scheme chose among the solutions of a step.
 
     Attributes:
         law: Law of its contacts, as for `motion.contact_roles`.
-        cone: Edges of the cones of stage II, shape (n,); None if the impulses are the contact model's.
+        shares: True if stage II chose the impulses; otherwise they are the contact model's.
+        adds: True if the contact model's motor impulses are a part of `reference`.
+        cone: Edges of the cones of stage II, shape (n,).
         reference: hτ_ref of stage II, shape (p,).
-        raw: Impulses of the contact model alone, (3 n,), if their motor impulses are a part of `reference`; else None.
+        raw: Impulses of the contact model alone, shape (3 n,).
         yielding: Compliance of the contacts.
-        kept: Directions of the nonzero impulses in the solution of a rigid contact model, shape (3 n, k); None for
-            compliant contacts.
+        kept: Directions of the nonzero impulses in the solution of a rigid contact model, shape (3 n, k).
+        rigid: True if the contacts are rigid.
     """
 
     law: int
-    cone: Integers | None
+    shares: bool
+    adds: bool
+    cone: Integers
     reference: Array
-    raw: Array | None
+    raw: Array
     yielding: Yielding
-    kept: Array | None
+    kept: Array
+    rigid: bool
 
 
-def velocity_of(site: Site, solved: Solved, *, compliant: bool) -> Array:
-    """Return the velocity at the end of the period, shape (m,)."""
-    w, f = solved.step.w, solved.f
-    if not compliant and solved.answer.ending in (SOLVED, COARSE, SLIPS, INEXACT):
-        return np.asarray(recover_kernel(w, f, HEAP)[0])
-    pushed = site.contacts.jacobian.T @ f - w.kappa
-    pushed[w.fixed] += solved.answer.impulse
-    return np.asarray(np.linalg.solve(w.M, pushed), dtype=np.float64)
+COMPLIANT: Final = ("one-stage", "constraint", "sap")
+"""Schemes with compliant contacts."""
+RIGID: Final = Yielding(np.zeros(0), np.zeros((0, 0)))
+"""Stands for no compliance of any number of contacts."""
 
 
-def choose(scheme: Scheme, site: Site, solved: Solved, v_plus: Array, yielding: Yielding) -> Chosen:
+def is_direct(scheme: Scheme) -> bool:
+    """True if the derivative of a scheme's step follows from the data that a compiled step leaves behind."""
+    return scheme.solve is not None and scheme.after in (None, schemes.share) and scheme.name not in COMPLIANT
+
+
+@njit(cache=True, error_model="numpy")
+def velocity_of(solved: Bound, f: Array, impulse: Array, recovers: bool) -> Array:
+    """Return the velocity at the end of the period, shape (m,).
+
+    Args:
+        solved: The step that was solved (`AssembledStep`).
+        f: Impulses of the contacts.
+        impulse: Motor impulses of the tracked joints.
+        recovers: True if the velocities of the tracked joints are exact.
+    """
+    w = solved.borrowed.w
+    if recovers:
+        return recover_kernel(w, f, HEAP)[0]
+    pushed = np.ascontiguousarray(w.rows.T) @ f - w.kappa
+    for k in range(w.fixed.shape[0]):
+        pushed[w.fixed[k]] += impulse[k]
+    v_plus: Array = np.linalg.solve(w.M, pushed)
+    return v_plus
+
+
+def choose(scheme: Scheme, solved: Solved, v_plus: Array, yielding: Yielding) -> Chosen:
     """Return how the scheme chose the solution of a step."""
-    step, answer, f = solved.step, solved.answer, solved.f
-    law = CONVEX if scheme.name == "sap" else scheme.law
-    if (scheme.sticks and answer.ending != SLIPS) or answer.sticking:
+    f, rigid = solved.f, scheme.name not in COMPLIANT
+    law, none = CONVEX if scheme.name == "sap" else scheme.law, np.zeros((f.size, 0))
+    if (scheme.sticks and solved.ending != SLIPS) or solved.sticking:
         law = NO_SLIP
-    yields = bool(yielding.D.any())
-    chosen = Chosen(law, None, step.held, None, yielding, None if yields else _support(law, step, f))
-    if f.size == 0 or answer.ending == COARSE or scheme.after is None:
-        return chosen
-    cone = np.zeros(f.size // 3, dtype=np.int64)
-    u = site.contacts.jacobian @ v_plus - step.target
-    allowed_edges(step.w.c, u, step.cones, cone)
-    if scheme.after is schemes.share or answer.sticking:
-        return chosen._replace(cone=cone)
-    raw = np.zeros_like(f)
-    alone = step._replace(
-        active=solved.before.copy(),
-        held=np.zeros_like(step.held),
-        bounds=unbounded(step.held.size),
-        cones=step.cones._replace(weight=np.zeros_like(step.cones.weight)),
+    cone, held = allowed(solved.step, v_plus)
+    shares = f.size > 0 and solved.ending != COARSE and scheme.after is not None
+    alone = Chosen(law, False, False, cone, held, f, yielding, none, rigid)
+    if not shares:
+        return alone._replace(kept=_support(law, solved.step, f)) if rigid else alone
+    if scheme.after is schemes.share or solved.sticking:
+        return alone._replace(shares=True)
+    step, raw = unbind(solved.step), np.zeros_like(f)
+    bare = bind(
+        step._replace(
+            active=solved.before.copy(),
+            held=np.zeros_like(held),
+            bounds=unbounded(held.size),
+            cones=step.cones._replace(weight=np.zeros_like(step.cones.weight)),
+        )
     )
     assert scheme.solve is not None
-    bare = scheme.solve(bind(alone), raw, HEAP)
+    answer = scheme.solve(bare, raw, HEAP)
     if scheme.after is schemes.smooth:
-        fading = step.held + (step.last - step.held) * (schemes.FADES_S / (schemes.FADES_S + step.h))
-        return chosen._replace(cone=cone, reference=fading)
+        fading = held + (step.last - held) * (schemes.FADES_S / (schemes.FADES_S + step.h))
+        return alone._replace(shares=True, reference=fading)
     if np.array_equal(raw, f):  # nothing to share, or stage II would violate the law
-        return chosen
-    return chosen._replace(
-        cone=cone, reference=bare.impulse + step.held, raw=raw, kept=None if yields else _support(law, alone, raw)
-    )
+        return alone._replace(kept=_support(law, solved.step, f)) if rigid else alone
+    kept = _support(law, bare, raw) if rigid else none
+    return alone._replace(shares=True, adds=True, reference=answer.impulse + held, raw=raw, kept=kept)
 
 
-def _support(law: int, step: AssembledStep, f: Array) -> Array:
-    """Return the directions of the nonzero parts of impulses f (3 n,): edges or axes, shape (3 n, k)."""
-    n, small, columns = f.size // 3, ON_FACE * np.abs(f).max(initial=0.0), []
+@njit(cache=True, error_model="numpy")
+def allowed(solved: Bound, v_plus: Array) -> tuple[Integers, Array]:
+    """Return the edges that stage II allows each contact (`allowed_edges`), shape (n,), and `AssembledStep.held`.
+
+    Args:
+        solved: The step that was solved (`AssembledStep`).
+        v_plus: Velocity at the end of the period, shape (m,).
+    """
+    step = solved.borrowed
+    cone = np.zeros(step.cones.mu.shape[0], np.int64)
+    allowed_edges(step.w.c, step.contacts.jacobian @ v_plus - step.target, step.cones, cone)
+    return cone, step.held.copy()
+
+
+@njit(cache=True, error_model="numpy")
+def _support(law: int, solved: Bound, f: Array) -> Array:
+    """Return `support` for a step (`AssembledStep`)."""
+    step = solved.borrowed
+    return support(law, step.cones.mu, step.active, f)
+
+
+@njit(cache=True, error_model="numpy")
+def support(law: int, mu: Array, active: Integers, f: Array) -> Array:
+    """Return the directions of the nonzero parts of impulses f (3 n,): edges or axes, shape (3 n, k).
+
+    Args:
+        law: As for `motion.contact_roles`.
+        mu: Friction, shape (n,).
+        active: Active rows of the contacts (`AssembledStep.active`), shape (n,); used only with `DISSIPATION`.
+        f: The impulses.
+    """
+    n, k, small = mu.shape[0], 0, ON_FACE * np.abs(f).max() if f.shape[0] > 0 else 0.0
+    out, edges = np.zeros((3 * n, 5 * n)), np.zeros(4, np.bool_)
     for i in range(n):
-        y, mu = f[i::n], float(step.cones.mu[i])
-        used = [edge for edge in EDGES if edge[1] * y[edge[0]] > small]
-        if law == DISSIPATION and 0.0 < mu < np.inf:
-            used = [edge for bit, edge in enumerate(EDGES) if step.active[i] >> bit & 1]
-            if step.active[i] >> 4 & 1:
-                columns.append((i, np.array([1.0, 0.0, 0.0])))
-        elif mu == np.inf or not (used and abs(abs(y[1]) + abs(y[2]) - mu * y[0]) <= small * (1.0 + mu)):
-            columns += [(i, np.eye(3)[axis]) for axis in range(3) if abs(y[axis]) > small]
+        rubs = abs(f[n + i]) + abs(f[2 * n + i])
+        for edge in range(4):
+            edges[edge] = SIGNS[edge] * f[AXES[edge] * n + i] > small
+        if law == DISSIPATION and 0.0 < mu[i] < np.inf:
+            for edge in range(4):
+                edges[edge] = active[i] >> edge & 1 == 1
+            if active[i] >> 4 & 1:
+                out[i, k], k = 1.0, k + 1
+        elif mu[i] == np.inf or not (edges.any() and abs(rubs - mu[i] * f[i]) <= small * (1.0 + mu[i])):
+            for axis in range(3):
+                if abs(f[axis * n + i]) > small:
+                    out[axis * n + i, k], k = 1.0, k + 1
             continue
-        for axis, sign in used:
-            columns.append((i, np.array([1.0, 0.0, 0.0]) + sign * mu * np.eye(3)[axis]))
-    out = np.zeros((f.size, len(columns)))
-    for k, (i, direction) in enumerate(columns):
-        out[i::n, k] = direction
-    return out
+        for edge in range(4):
+            if edges[edge]:
+                out[i, k], out[AXES[edge] * n + i, k], k = 1.0, SIGNS[edge] * mu[i], k + 1
+    return out[:, :k].copy()
 
 
-def yielding_of(scheme: Scheme, site: Site, solved: Solved) -> Yielding:
-    """Return the compliance of the contacts in a scheme."""
-    n, h = len(site.contacts), site.machine.h
-    J, M, dJ = site.contacts.jacobian, site.system.M, site.rows.jacobian
-    D, slope = np.zeros(3 * n), site.zeros(3 * n)
+def yielding_of(scheme: Scheme, visited: Bound, solved: Bound) -> Yielding:
+    """Return the compliance of the contacts in a scheme, at a `Site` and an `AssembledStep` that was solved."""
+    if scheme.name not in COMPLIANT:
+        return RIGID
+    site, step = unbind(visited), unbind(solved)
+    w, h = step.w, step.h
+    J, M, dJ, q = site.terms.J, site.terms.M, site.terms.slopes, slice(site.at.q, site.at.v)
+    n, tree = site.contacts.gap.size, site.motion.tree
+    D, slope = np.zeros(3 * n), np.zeros((3 * n, site.at.total))
     if n == 0:
-        return Yielding(D, slope)
+        return RIGID
     if scheme.name == "one-stage":
-        D[:] = dissipation.EPSILON * (solved.step.w.rho**2).sum() / (3 * n)
-        slope[:, site.columns.q] = dissipation.EPSILON * square_slopes(site, solved.step).sum(axis=0) / (3 * n)
+        D[:] = dissipation.EPSILON * (w.rho**2).sum() / (3 * n)
+        slope[:, q] = dissipation.EPSILON * square_slopes(visited, solved).sum(axis=0) / (3 * n)
     elif scheme.name == "constraint":
         D[:n] = 1.0 / (h * (h * STIFFNESS + DAMPING))
         diagonal, changes = np.diag(M), np.zeros_like(M)
         for j, unit in enumerate(np.eye(M.shape[0])):
-            changes[j] = inertia_times(site.motion.tree, unit)[j]
+            changes[j] = inertia_times(tree, unit)[j]
         creep = 0.5 * CREEP * J**2 / diagonal
         change = CREEP * np.einsum("rk,rkl->rl", J / diagonal, dJ) - (creep / diagonal) @ changes
         for axis in (1, 2):
             D[axis * n : (axis + 1) * n] = creep.sum(axis=1)[n : 2 * n] + creep.sum(axis=1)[2 * n :]
-            slope[axis * n : (axis + 1) * n, site.columns.q] = change[n : 2 * n] + change[2 * n :]
-    elif scheme.name == "sap":
+            slope[axis * n : (axis + 1) * n, q] = change[n : 2 * n] + change[2 * n :]
+    else:
         Y = np.linalg.solve(M, J.T).T
-        moved = np.stack([inertia_times(site.motion.tree, row) for row in Y])
+        moved = np.stack([inertia_times(tree, row) for row in Y])
         for i in range(n):
             A, y, dj = J[i::n] @ Y[i::n].T, Y[i::n], dJ[i::n]
             dA = np.einsum("akl,bk->abl", dj, y) + np.einsum("bkl,ak->abl", dj, y)
             dA -= np.einsum("ak,bkl->abl", y, moved[i::n])
-            w = float(np.linalg.norm(A)) / 3.0
+            size = float(np.linalg.norm(A)) / 3.0
             scale = np.array([schemes.STIFF.beta**2 / (4.0 * np.pi**2), schemes.STIFF.sigma, schemes.STIFF.sigma])
-            D[i::n] = scale * w
-            slope[i::n, site.columns.q] = np.outer(scale, np.einsum("ab,abl->l", A, dA) / (9.0 * w))
+            D[i::n] = scale * size
+            slope[i::n, q] = np.outer(scale, np.einsum("ab,abl->l", A, dA) / (9.0 * size))
     return Yielding(D, slope)

@@ -5,172 +5,235 @@ Derivatives have one column for each of the P parameters (`idcontrol.controllers
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from idcontrol.controllers.feedback import NEARING, TURNS_RAD_S, nearing
-from idcontrol.controllers.gradient.equations import fit, optimum
-from idcontrol.controllers.gradient.site import NO_ERRORS, Site, square_slopes
+from idcontrol.controllers.gradient.equations import (
+    errors,
+    fit,
+    optimum,
+    pseudo_inverse,
+    rows_times,
+    rows_transposed,
+)
+from idcontrol.controllers.gradient.site import NO_ERRORS, square_slopes
 from idcontrol.controllers.load import UNMODELLED
 from idcontrol.controllers.stance import SOLE_RANK
-from idcontrol.controllers.step import EASE_S, AssembledStep
-from idcontrol.dynamics.derivatives import inertia_times, inverse_dynamics
-from idcontrol.dynamics.system import System
-from idcontrol.types import Array
+from idcontrol.controllers.step import EASE_S, joint_error
+from idcontrol.dynamics.derivatives import inertia_times
+from idcontrol.kernels.bound import Bound
+from idcontrol.kernels.jit import njit
+from idcontrol.types import Array, Integers
 
 
-def demand(site: Site) -> tuple[Array, Array]:
+class Force(NamedTuple):
+    """Derivatives of the force ``M a + c`` of inverse dynamics at constant a, and of motor friction.
+
+    Attributes:
+        by_q: Derivative by q, shape (m, m).
+        by_v: Derivative by v, shape (m, m).
+        bias_q: Derivative of the bias c by q, shape (m, m); empty without a load.
+        bias_v: Derivative of the bias c by v, shape (m, m); empty without a load.
+        damping: Viscous friction of the joints, which the torques overcome, shape (a,); empty without a model of the
+            motors.
+        dry: Dry friction of the joints, shape (a,); empty without a model of the motors.
+        load: Estimated load on the base, shape (3,) [N]; a constant.
+    """
+
+    by_q: Array
+    by_v: Array
+    bias_q: Array
+    bias_v: Array
+    damping: Array
+    dry: Array
+    load: Array
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def demand(bound: Bound, visited: Bound) -> tuple[Array, Array]:
     """Return the desired joint velocities before their projection, shape (a,), and their derivative, shape (a, P)."""
-    machine, system, at = site.machine, site.system, site.columns
-    inputs, joints, h = machine.inputs, machine.joints, machine.h
-    a, m = joints.kp.size, site.v.size
-    angle, speed = system.joint_positions(inputs.q), site.v[m - a :]
-    error = system.position_errors(inputs.joint_q, angle)
-    b = speed + h * (inputs.joint_a + joints.kp * error + joints.kd * (inputs.joint_v - speed))
-    slope, each = site.zeros(a), np.arange(a)
-    slope[each, at.q.start + m - a + each] = -h * joints.kp
-    slope[each, at.v.start + m - a + each] = 1.0 - h * joints.kd
-    for block, factor in enumerate((joints.kp, joints.kd, np.ones(a))):
-        slope[each, at.reference.start + block * a + each] = h * factor
-    slope[each, at.gains.start + each] = h * error
-    slope[each, at.gains.start + a + each] = h * (inputs.joint_v - speed)
-    for end, clipped in ((joints.room.lower, np.less), (joints.room.upper, np.greater)):
-        most = nearing(angle, end, h)
-        beyond = clipped(b, most)
-        b = np.where(beyond, most, b)
-        slope[beyond] = 0.0
-        slope[each[beyond], at.q.start + m - a + each[beyond]] = -NEARING / h
+    machine, site = bound.borrowed, visited.borrowed
+    joints, inputs, h, at = machine.joints, machine.inputs, machine.h, site.at
+    a, u = joints.kp.shape[0], machine.terms.free.shape[0]
+    b, slope = np.zeros(a), np.zeros((a, at.total))
+    for j in range(a):
+        angle, error = joint_error(machine.terms, inputs, j)
+        kp, kd, slower = joints.kp[j], joints.kd[j], inputs.joint_v[j] - site.v[u + j]
+        b[j] = site.v[u + j] + h * (inputs.joint_a[j] + kp * error + kd * slower)
+        lowest, highest = nearing(angle, joints.room.lower[j], h), nearing(angle, joints.room.upper[j], h)
+        if lowest <= b[j] <= highest:
+            slope[j, at.q + u + j], slope[j, at.v + u + j] = -h * kp, 1.0 - h * kd
+            slope[j, at.reference + j], slope[j, at.reference + a + j] = h * kp, h * kd
+            slope[j, at.reference + 2 * a + j] = h
+            slope[j, at.gains + j], slope[j, at.gains + a + j] = h * error, h * slower
+        else:
+            b[j] = min(max(b[j], lowest), highest)
+            slope[j, at.q + u + j] = -NEARING / h
     return b, slope
 
 
-def target(site: Site, step: AssembledStep) -> Array:
-    """Return the derivative of the target velocities of the contacts in stance, shape (3 n, P)."""
-    landing, contacts, rows, at = site.machine.landing, site.contacts, site.rows, site.columns
-    n, h = len(contacts), site.machine.h
+@njit(cache=True, inner=True, error_model="numpy")
+def target(bound: Bound, visited: Bound) -> Array:
+    """Return the derivative of the target velocities of the contacts (`landing_contacts`), shape (3 n, P)."""
+    machine, site = bound.borrowed, visited.borrowed
+    contacts, rows, landing, h, at = site.contacts, site.rows, machine.landing, machine.h, site.at
+    n, m = contacts.identity.shape[0], site.v.shape[0]
     w = contacts.jacobian @ site.v - contacts.surface_velocity - h * contacts.drift
-    slope = site.rows_times(site.v)
-    slope[:, at.q] -= h * rows.drift_q
-    slope[:, at.v] += contacts.jacobian - h * rows.drift_v
-    since = site.machine.inputs.since_touchdown[contacts.identity]
-    sliding = np.hypot(w[n : 2 * n], w[2 * n :]) > landing.slip_m_s
-    decay = np.where((since <= landing.settle_s) | sliding, landing.decay, 0.0)
-    slope *= np.tile(decay, 3)[:, None]
-    closing = -contacts.gap / landing.closing_s
-    moves = (closing > -landing.sink_m_s) & (closing < landing.rise_m_s)
-    landed = contacts.surface_velocity + np.tile(decay, 3) * w
-    landed[:n] += (1.0 - decay) * np.clip(closing, -landing.sink_m_s, landing.rise_m_s)
-    slope[:n, at.q] += np.where(moves, (decay - 1.0) / landing.closing_s, 0.0)[:, None] * rows.gap
-    return _rigid(site, landed, slope)
+    slope, landed = rows_times(site.terms, site.v), contacts.surface_velocity.copy()
+    for r in range(3 * n):
+        for k in range(m):
+            slope[r, at.q + k] -= h * rows.drift_q[r, k]
+            slope[r, at.v + k] += contacts.jacobian[r, k] - h * rows.drift_v[r, k]
+    for i in range(n):
+        settles = machine.inputs.since_touchdown[contacts.identity[i]] <= landing.settle_s
+        slides = np.hypot(w[n + i], w[2 * n + i]) > landing.slip_m_s
+        decay = landing.decay if settles or slides else 0.0
+        for r in (i, n + i, 2 * n + i):
+            slope[r] *= decay
+            landed[r] += decay * w[r]
+        closing = -contacts.gap[i] / landing.closing_s
+        landed[i] += (1.0 - decay) * min(max(closing, -landing.sink_m_s), landing.rise_m_s)
+        if -landing.sink_m_s < closing < landing.rise_m_s:
+            for k in range(m):
+                slope[i, at.q + k] += (decay - 1.0) / landing.closing_s * rows.gap[i, k]
+    if machine.patch.shape[0] > 0 and machine.terms.free.shape[0] >= 6:
+        _make_rigid(visited, machine.patch[contacts.identity], landed, slope)
+    return slope
 
 
-def _rigid(site: Site, raw: Array, slope: Array) -> Array:
-    """Return the derivative of targets `raw` (3 n,) after the projection onto velocities of rigid soles (`as_rigid`).
+@njit(cache=True, inner=True, error_model="numpy")
+def _make_rigid(visited: Bound, feet: Integers, raw: Array, slope: Array) -> None:
+    """Project the derivative of targets `raw` (3 n,) onto velocities of rigid soles (`as_rigid`).
 
-    The projection Π onto the range of C, the base's columns of a sole's rows, changes by ``(1 - Π) dC C⁺`` and its
-    transpose (Golub & Pereyra 1973, eq. 4.12).
+    `feet` has the sole of each contact. The projection Π onto the range of C, the base's columns of a sole's rows,
+    changes by ``(1 - Π) dC C⁺`` and its transpose (Golub & Pereyra 1973, eq. 4.12).
     """
-    n, patch, u = len(site.contacts), site.machine.patch, site.v.size - site.system.n_actuated
-    if patch.size == 0 or u < 6:
-        return slope
-    out, foot = slope.copy(), patch[site.contacts.identity]
-    for one in np.unique(foot):
-        corners = np.flatnonzero(foot == one)
-        if corners.size == 1:
+    site = visited.borrowed
+    n, m = feet.shape[0], site.v.shape[0]
+    for first in range(n):
+        corners = np.flatnonzero(feet == feet[first])
+        if corners[0] < first or corners.shape[0] == 1:
             continue
-        rows = np.concatenate([axis * n + corners for axis in range(3)])
-        C, dC = site.contacts.jacobian[rows, :6], site.rows.jacobian[rows, :6]
-        inverse = np.linalg.pinv(C, rcond=SOLE_RANK)
-        twist, rest = inverse @ raw[rows], raw[rows] - C @ (inverse @ raw[rows])
-        turned = np.einsum("rkl,k->rl", dC, twist)
-        turned -= C @ (inverse @ turned)
-        turned += inverse.T @ np.einsum("rkl,r->kl", dC, rest)
-        out[rows] = C @ (inverse @ slope[rows])
-        out[rows, site.columns.q] += turned
-    return out
+        rows = np.concatenate((corners, n + corners, 2 * n + corners))
+        C, dC, dC_T = site.terms.J[rows, :6].copy(), np.zeros((rows.shape[0], m)), np.zeros((6, m))
+        size = 0.0
+        for k in range(6):
+            size = max(size, np.sqrt((C[:, k] ** 2).sum()))
+        inverse, _ = pseudo_inverse(C, SOLE_RANK * size)
+        twist = inverse @ raw[rows]
+        rest = raw[rows] - C @ twist
+        for r in range(rows.shape[0]):
+            for k in range(6):
+                dC[r] += twist[k] * site.terms.slopes[rows[r], k]
+                dC_T[k] += rest[r] * site.terms.slopes[rows[r], k]
+        dC -= C @ (inverse @ dC)
+        dC += np.ascontiguousarray(inverse.T) @ dC_T
+        projected = C @ (inverse @ slope[rows])
+        for r in range(rows.shape[0]):
+            slope[rows[r]] = projected[r]
+            for k in range(m):
+                slope[rows[r], site.at.q + k] += dC[r, k]
 
 
-def projection(site: Site, step: AssembledStep, wanted: tuple[Array, Array], d: Array) -> tuple[Array, Array]:
+@njit(cache=True, inner=True, error_model="numpy")
+def projection(bound: Bound, visited: Bound, joints: Bound, b: Array, slope: Array, d: Array) -> tuple[Array, Array]:
     """Return the derivative of the projected joint velocities, shape (a, P), and the relative error of its equations.
 
     Args:
-        site: The robot and its contacts.
-        step: The step with all joints tracked.
-        wanted: Joint velocities before the projection, and their derivative.
+        bound: The `Machine`.
+        visited: The `Site`.
+        joints: The step with all joints tracked.
+        b: Joint velocities before the projection.
+        slope: Derivative of b.
         d: Derivative of the target velocities.
     """
-    (b, slope), J, M = wanted, step.contacts.jacobian, site.system.M
-    if not site.machine.projects or len(site.contacts) == 0:
-        return slope, NO_ERRORS
-    m, a = M.shape[0], b.size
-    u = m - a
-    W, away = M[u:, u:], step.b - b
-    base, _ = fit(J[:, :u], step.target - J[:, u:] @ step.b)
-    v = np.concatenate((base, step.b))
-    right = np.concatenate((np.zeros(u), -W @ away))
-    multiplier, wrong = fit(J.T, right)
-    H, g = np.zeros((m, m)), -site.rows_transposed(multiplier)
+    machine, site, step = bound.borrowed, visited.borrowed, joints.borrowed
+    terms, m = site.terms, site.v.shape[0]
+    u = m - b.shape[0]
+    J, M = terms.J, terms.M
+    if not machine.projects or J.shape[0] == 0:
+        return slope, NO_ERRORS.copy()
+    W, v, moved, right = M[u:, u:].copy(), np.zeros(m), np.zeros(m), np.zeros(m)
+    base, _ = fit(J[:, :u].copy(), step.target - J[:, u:].copy() @ step.b)
+    away = step.b - b
+    v[:u], v[u:], moved[u:], right[u:] = base, step.b, away, -(W @ away)
+    multiplier, wrong = fit(np.ascontiguousarray(J.T), right)
+    H, g = np.zeros((m, m)), -rows_transposed(terms, multiplier)
     H[u:, u:] = W
-    moved = np.concatenate((np.zeros(u), away))
-    g[u:] += W @ slope - site.by_q(inertia_times(site.motion.tree, moved))[u:]
-    e = d - site.rows_times(v)
-    out, unexplained = optimum(H, J, g, e), wrong if np.abs(away).max() > 1e-6 * np.abs(b).max() else 0.0
-    return out[u:], np.maximum(site.errors(J @ out - e, e), unexplained)
+    weighted, inertia = W @ slope, inertia_times(site.motion.tree, moved)
+    for j in range(u, m):
+        g[j] += weighted[j - u]
+        for k in range(m):
+            g[j, site.at.q + k] -= inertia[j, k]
+    e = d - rows_times(terms, v)
+    out = optimum(H, J, g, e)
+    if not np.abs(away).max() > 1e-6 * np.abs(b).max():
+        wrong = 0.0
+    return out[u:].copy(), np.maximum(errors(terms.ends, J @ out - e, e), wrong)
 
 
-def momentum(site: Site, v_plus: Array, load: Array) -> Array:
-    """Return the derivative of ``M v⁺ + κ`` at constant v⁺ (m,), shape (m, P).
-
-    Args:
-        site: The robot.
-        v_plus: Velocity at the end of the period.
-        load: Estimated load on the base, shape (3,) [N]; a constant.
-    """
-    system, machine, at = site.system, site.machine, site.columns
-    h, q, a = machine.h, machine.inputs.q, system.n_actuated
-    by_q, by_v = inverse_dynamics(system, q, site.v, (v_plus - site.v) / h)
-    out = site.zeros(site.v.size)
-    out[:, at.q], out[:, at.v] = h * by_q, h * by_v - system.M
-    if system.actuators is not None:
-        speed, each = machine.inputs.joint_v, np.arange(a)
-        dry = system.actuators.friction / np.cosh(speed / TURNS_RAD_S) ** 2 / TURNS_RAD_S
-        out[site.v.size - a + each, at.reference.start + a + each] = h * (system.actuators.damping + dry)
-    size = np.linalg.norm(load)
-    if size > 0.0:
-        # undo the compensation to get the weight that scales its dead band (`idcontrol.controllers.load.weigh`)
-        own_q, own_v = inverse_dynamics(system, q, site.v, np.zeros_like(site.v))
-        pull = _bias_without_load(system, load)
-        weight = np.linalg.norm(pull)
-        if size > UNMODELLED * weight:
-            for columns, slope in ((at.q, own_q), (at.v, own_v)):
-                out[:3, columns] += h * UNMODELLED / size * np.outer(load, pull @ slope[:3] / weight)
+@njit(cache=True, inner=True, error_model="numpy")
+def momentum(bound: Bound, visited: Bound, force: Force) -> Array:
+    """Return the derivative of ``M v⁺ + κ`` at constant v⁺ (m,), shape (m, P); `force` belongs to (v⁺ - v) / h."""
+    machine, site = bound.borrowed, visited.borrowed
+    h, at, m, a = machine.h, site.at, site.v.shape[0], machine.terms.fixed.shape[0]
+    out = np.zeros((m, at.total))
+    for i in range(m):
+        for k in range(m):
+            out[i, at.q + k] = h * force.by_q[i, k]
+            out[i, at.v + k] = h * force.by_v[i, k] - site.terms.M[i, k]
+    for j in range(force.damping.shape[0]):
+        dry = force.dry[j] / np.cosh(machine.inputs.joint_v[j] / TURNS_RAD_S) ** 2 / TURNS_RAD_S
+        out[m - a + j, at.reference + a + j] = h * (force.damping[j] + dry)
+    if force.bias_q.shape[0] == 0:
+        return out
+    # undo the compensation to get the weight that scales its dead band (`idcontrol.controllers.load.weigh`)
+    size, pull = np.linalg.norm(force.load), bias_without_load(site.bias[:3], force.load)
+    weight = np.linalg.norm(pull)
+    if size > UNMODELLED * weight:
+        for k in range(m):
+            by_q = by_v = 0.0
+            for x in range(3):
+                by_q += pull[x] * force.bias_q[x, k] / weight
+                by_v += pull[x] * force.bias_v[x, k] / weight
+            for x in range(3):
+                out[x, at.q + k] += h * UNMODELLED / size * force.load[x] * by_q
+                out[x, at.v + k] += h * UNMODELLED / size * force.load[x] * by_v
     return out
 
 
-def _bias_without_load(system: System, load: Array) -> Array:
-    """Return the linear rows of the base in the bias before the load was added, shape (3,) [N]."""
-    size, pull = float(np.linalg.norm(load)), system.bias[:3]
+@njit(cache=True, inner=True, error_model="numpy")
+def bias_without_load(pull: Array, load: Array) -> Array:
+    """Return the linear rows of the base in the bias `pull` before the load was added, shape (3,) [N]."""
     # pull = p - (1 - k |p|) load, solved for |p| by iteration: k |p| changes p by a few percent
-    weight = float(np.linalg.norm(pull + load))
+    size, weight = float(np.linalg.norm(load)), float(np.linalg.norm(pull + load))
     for _ in range(60):
         weight = float(np.linalg.norm(pull + max(1.0 - UNMODELLED * weight / size, 0.0) * load))
-    return np.asarray(pull + max(1.0 - UNMODELLED * weight / size, 0.0) * load)
+    return pull + max(1.0 - UNMODELLED * weight / size, 0.0) * load
 
 
-def bound_slope(site: Site, step: AssembledStep) -> tuple[Array, Array]:
+@njit(cache=True, inner=True, error_model="numpy")
+def bound_slope(bound: Bound, visited: Bound, held: Bound) -> tuple[Array, Array]:
     """Return the derivatives of the smallest and the largest allowed motor impulses, shape (a, P) each.
 
     The torque that a fast motor can give falls with its speed; bounds by the torque-rate limit are constant.
     """
-    joints, h = site.machine.joints, site.machine.h
-    a, first = joints.limit.size, site.v.size - joints.limit.size
-    least, most = site.zeros(a), site.zeros(a)
+    machine, site, step = bound.borrowed, visited.borrowed, held.borrowed
+    joints, h, first = machine.joints, machine.h, machine.terms.free.shape[0]
+    a = joints.limit.shape[0]
+    least, most = np.zeros((a, site.at.total)), np.zeros((a, site.at.total))
     for j in range(a):
-        column = site.columns.limits.start + j
-        least[j, column] = -h if step.bounds.least[j] == -h * joints.limit[j] else 0.0
-        most[j, column] = h if step.bounds.most[j] == h * joints.limit[j] else 0.0
+        column, column_v = site.at.limits + j, site.at.v + first + j
+        if step.bounds.least[j] == -h * joints.limit[j]:
+            least[j, column] = -h
+        if step.bounds.most[j] == h * joints.limit[j]:
+            most[j, column] = h
         speed, top, no_load = site.v[first + j], joints.room.speed[j], joints.room.no_load[j]
         if not top < abs(speed) < no_load or no_load == np.inf:
             continue
-        share, column_v = (no_load - abs(speed)) / (no_load - top), site.columns.v.start + first + j
+        share = (no_load - abs(speed)) / (no_load - top)
         slope, rest = -h * joints.limit[j] / (no_load - top), h * (joints.limit[j] * share)
         if speed > 0.0 and step.bounds.most[j] == rest:
             most[j, column_v], most[j, column] = slope, h * share
@@ -179,29 +242,36 @@ def bound_slope(site: Site, step: AssembledStep) -> tuple[Array, Array]:
     return least, most
 
 
-def held_slope(site: Site, step: AssembledStep) -> Array:
+@njit(cache=True, inner=True, error_model="numpy")
+def held_slope(bound: Bound, visited: Bound, joints: Bound) -> Array:
     """Return the derivative of the impulses of internal forces (`step.holding`), shape (a, P)."""
-    machine, J, h = site.machine, step.contacts.jacobian, site.machine.h
-    n, a, (rho, kp) = len(site.contacts), step.held.size, (step.w.rho, machine.joints.kp)
-    out, u = site.zeros(a), J.shape[1] - a
-    inputs, feet = machine.inputs, step.contacts.identity
-    if not machine.projects or n == 0 or machine.tasks.targets.kind.size:
+    machine, site, step = bound.borrowed, visited.borrowed, joints.borrowed
+    J, h, at, inputs = site.terms.J, machine.h, site.at, machine.inputs
+    n, a, m, kp = site.contacts.identity.shape[0], step.held.shape[0], site.v.shape[0], machine.joints.kp
+    out, u, share = np.zeros((a, at.total)), m - a, 1.0
+    if not machine.projects or n == 0 or machine.tasks.targets.kind.shape[0] > 0:
         return out
-    share = min(1.0, inputs.since_touchdown[feet].min() / EASE_S) if np.isinf(inputs.to_liftoff[feet]).all() else 0.0
+    for foot in site.contacts.identity:
+        stays = inputs.to_liftoff[foot] == np.inf
+        share = min(share, inputs.since_touchdown[foot] / EASE_S) if stays else 0.0
     if not share > 0.0:
         return out
-    factor = h * share**3 * kp
-    squares, each = (rho * rho).sum(axis=1), np.arange(a)
-    used = squares > 0.0
-    inertia = (J[used, u:] ** 2 / (n * squares[used, None])).sum(axis=0)
-    error = site.system.position_errors(inputs.joint_q, site.system.joint_positions(inputs.q))
-    changes = square_slopes(site, step)
-    through = J[used, u:] / (n * squares[used, None])
-    grows = 2.0 * np.einsum("rj,rjl->jl", through, site.rows.jacobian[used, u:]) - (J[used, u:] * through).T @ (
-        changes[used] / squares[used, None]
-    )
-    out[:, site.columns.q] += (factor * error)[:, None] * grows
-    out[each, site.columns.q.start + u + each] -= factor * inertia
-    out[each, site.columns.reference.start + each] += factor * inertia
-    out[each, site.columns.gains.start + each] += h * share**3 * inertia * error
+    changes, inertia, grows = square_slopes(visited, joints), np.zeros(a), np.zeros((a, m))
+    for r in range(3 * n):
+        square = (step.w.rho[r] ** 2).sum()
+        if not square > 0.0:
+            continue
+        for j in range(a):
+            through = J[r, u + j] / (n * square)
+            inertia[j] += J[r, u + j] * through
+            for k in range(m):
+                grows[j, k] += through * (2.0 * site.terms.slopes[r, u + j, k] - J[r, u + j] * changes[r, k] / square)
+    for j in range(a):
+        _, error = joint_error(machine.terms, inputs, j)
+        factor = h * share**3 * kp[j]
+        for k in range(m):
+            out[j, at.q + k] = factor * error * grows[j, k]
+        out[j, at.q + u + j] -= factor * inertia[j]
+        out[j, at.reference + j] = factor * inertia[j]
+        out[j, at.gains + j] = h * share**3 * inertia[j] * error
     return out

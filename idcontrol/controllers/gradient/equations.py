@@ -15,7 +15,7 @@ about 1e-16, the ridges and compliances of the models 1e-8 or more."""
 
 
 class Columns(NamedTuple):
-    """Columns of derivatives, one for each of P parameters; velocities and joints are in the system's order.
+    """First column of each parameter in all matrices; velocities and joints are in the system's order.
 
     Attributes:
         q: Configuration, in the tangent space.
@@ -25,32 +25,30 @@ class Columns(NamedTuple):
         gains: kp of the joints, then kd.
         limits: Largest torques.
         mu: Friction of the contacts in stance.
-        total: Number of columns.
-        ends: End of each of these blocks, shape (7,).
+        total: Number P of columns.
     """
 
-    q: slice
-    v: slice
-    reference: slice
-    task: slice
-    gains: slice
-    limits: slice
-    mu: slice
+    q: int
+    v: int
+    reference: int
+    task: int
+    gains: int
+    limits: int
+    mu: int
     total: int
-    ends: Integers
-
-    @staticmethod
-    def of(m: int, a: int, tasks: int, n: int) -> Columns:
-        """Return the columns of a robot with m velocities, a joints, this number of task rows, and n contacts."""
-        ends = np.cumsum([0, m, m, 3 * a, tasks, 2 * a, a, n])
-        q, v, reference, task, gains, limits, mu = (slice(*ends[k : k + 2].tolist()) for k in range(7))
-        return Columns(q, v, reference, task, gains, limits, mu, int(ends[-1]), ends[1:])
 
 
-BY: Final = Columns._fields[:-2]
+BY: Final = Columns._fields[:-1]
 """Names of the parameters."""
 BLOCKS: Final = len(BY) + 1
 """Number of errors of equations (`errors`)."""
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def columns(m: int, a: int, tasks: int, n: int) -> tuple[Columns, Integers]:
+    """Return the columns of m velocities, a joints, task rows and n contacts, and the end of each block, shape (7,)."""
+    ends = np.cumsum(np.array([m, m, 3 * a, tasks, 2 * a, a, n]))
+    return Columns(0, ends[0], ends[1], ends[2], ends[3], ends[4], ends[5], ends[6]), ends
 
 
 class Terms(NamedTuple):
@@ -69,7 +67,7 @@ class Terms(NamedTuple):
     ends: Integers
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def rows_times(terms: Terms, x: Array) -> Array:
     """Return the derivative of ``J x`` at constant x (m,), shape (3 n, P)."""
     rows, m = terms.J.shape
@@ -81,7 +79,7 @@ def rows_times(terms: Terms, x: Array) -> Array:
     return out
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def rows_transposed(terms: Terms, y: Array) -> Array:
     """Return the derivative of ``Jᵀ y`` at constant y (3 n,), shape (m, P)."""
     rows, m = terms.J.shape
@@ -94,7 +92,7 @@ def rows_transposed(terms: Terms, y: Array) -> Array:
     return out
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def errors(ends: Integers, missed: Array, right: Array) -> Array:
     """Return the relative error of linear equations for each block of parameters, shape (BLOCKS,).
 
@@ -121,26 +119,141 @@ def errors(ends: Integers, missed: Array, right: Array) -> Array:
     return out / size
 
 
+@njit(cache=True, inner=True, error_model="numpy")
+def _lengths(A: Array, first: int) -> Array:
+    """Return the squares of the lengths of the columns of A from row `first` on."""
+    out = np.zeros(A.shape[1])
+    for i in range(first, A.shape[0]):
+        for j in range(A.shape[1]):  # by rows: the columns of a row are adjacent
+            out[j] += A[i, j] * A[i, j]
+    return out
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _reflect(A: Array, k: int, Q: Array) -> None:
+    """Zero column k of A below its diagonal by a reflection; apply the reflection to Q, whose rows it mixes."""
+    rows, count, size = A.shape[0], A.shape[1], 0.0
+    x, s = np.zeros(rows), np.zeros(count + Q.shape[1])
+    for i in range(k, rows):
+        x[i] = A[i, k]
+        size += x[i] * x[i]
+    if size == 0.0:
+        return
+    length = np.sqrt(size)
+    scale = 1.0 / (size + length * abs(x[k]))
+    x[k] += length if x[k] >= 0.0 else -length
+    for i in range(k, rows):
+        y = scale * x[i]
+        for j in range(k, count):
+            s[j] += y * A[i, j]
+        for j in range(Q.shape[1]):
+            s[count + j] += y * Q[i, j]
+    for i in range(k, rows):
+        y = x[i]
+        for j in range(k, count):
+            A[i, j] -= y * s[j]
+        for j in range(Q.shape[1]):
+            Q[i, j] -= y * s[count + j]
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _staircase(A: Array, right: Array, small: float) -> tuple[Array, Integers]:
+    """Turn rows such that A becomes an upper triangle R of independent rows; return R and the order of its columns.
+
+    The same turns are applied to the rows of `right`, and the columns of A are exchanged such that ``R = A[:, order]``.
+    A row of R is left out if its column, after the columns before, is at most `small` long (QR with column pivoting;
+    Golub & Van Loan 2013, section 5.4.2). A is overwritten.
+    """
+    rows, count = A.shape
+    order, rank = np.arange(count), 0
+    while rank < min(rows, count):
+        sizes = _lengths(A, rank)
+        best = rank + int(np.argmax(sizes[rank:]))
+        if not np.sqrt(sizes[best]) > small:
+            break
+        order[rank], order[best] = order[best], order[rank]
+        for i in range(rows):
+            A[i, rank], A[i, best] = A[i, best], A[i, rank]
+        _reflect(A, rank, right)
+        rank += 1
+    return A[:rank].copy(), order
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def column_length(A: Array) -> float:
+    """Return the largest length of a column of A."""
+    return float(np.sqrt(_lengths(A, 0).max())) if A.shape[1] > 0 else 0.0
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def pseudo_inverse(A: Array, small: float) -> tuple[Array, Array]:
+    """Return the pseudo-inverse of A, shape (columns, rows), and a basis (columns, k) of its kernel.
+
+    Args:
+        A: The matrix.
+        small: Length up to which a direction counts as dependent.
+    """
+    rows, count = A.shape
+    Q = np.eye(count)
+    R, order = _staircase(np.ascontiguousarray(A.T).copy(), Q, small)
+    rank = R.shape[0]
+    if rank == 0:
+        return np.zeros((count, rows)), np.ascontiguousarray(Q.T)
+    # A[order] = Rᵀ Q₁, and the inverse of Rᵀ follows by substitution
+    out = np.eye(rank, rows)
+    tall = np.ascontiguousarray(R.T).copy()
+    steps = np.arange(rank)
+    if rank < rows:  # some rows of A are dependent: a second triangle
+        turn = np.eye(rows)
+        for k in range(rank):
+            _reflect(tall, k, turn)
+        out, steps = turn[:rank].copy(), steps[::-1].copy()
+    for at in range(rank):
+        i = steps[at]
+        for k in steps[:at]:
+            for j in range(rows):
+                out[i, j] -= tall[i, k] * out[k, j]
+        for j in range(rows):
+            out[i, j] /= tall[i, i]
+    ordered = np.zeros((rank, rows))
+    for j in range(rows):
+        for i in range(rank):
+            ordered[i, order[j]] = out[i, j]
+    return np.ascontiguousarray(Q[:rank].T) @ ordered, np.ascontiguousarray(Q[rank:].T)
+
+
 @njit(cache=True, error_model="numpy")
 def least_squares(A: Array, right: Array) -> Array:
     """Return the shortest x with the smallest ``|A x - right|``, shape (columns of A, columns of right)."""
-    rows, columns = A.shape
-    if rows == 0 or columns == 0:
-        return np.zeros((columns, right.shape[1]))
-    left, size, across = np.linalg.svd(A, False)
-    turned = np.ascontiguousarray(left.T) @ right
-    for k in range(size.shape[0]):
-        if size[k] > RANK * size[0]:
-            turned[k] /= size[k]
-        else:
-            turned[k] = 0.0
-    return np.ascontiguousarray(across.T) @ turned
+    if A.shape[0] == 0 or A.shape[1] == 0:
+        return np.zeros((A.shape[1], right.shape[1]))
+    return pseudo_inverse(A, RANK * column_length(A))[0] @ right
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def fit(A: Array, right: Array) -> tuple[Array, float]:
     """Return the shortest solution of ``A x = right``, a vector, and the relative error of these equations."""
-    x = least_squares(A, right.copy().reshape(-1, 1))[:, 0].copy()
+    y, count = right.copy().reshape(-1, 1), A.shape[1]
+    R, order = _staircase(A.copy(), y, RANK * column_length(A))
+    x, rank = np.zeros(count), R.shape[0]
+    if rank == count:
+        for i in range(rank - 1, -1, -1):
+            rest = y[i, 0]
+            for k in range(i + 1, rank):
+                rest -= R[i, k] * x[order[k]]
+            x[order[i]] = rest / R[i, i]
+    elif rank > 0:  # the shortest solution lies in the range of Rᵀ
+        tall, turn = np.ascontiguousarray(R.T).copy(), np.eye(count)
+        for k in range(rank):
+            _reflect(tall, k, turn)
+        along = np.zeros(rank)
+        for i in range(rank):
+            along[i] = y[i, 0]
+            for k in range(i):
+                along[i] -= tall[k, i] * along[k]
+            along[i] /= tall[i, i]
+            for j in range(count):
+                x[order[j]] += turn[i, j] * along[i]
     missed, size = 0.0, 1e-300
     for r in range(right.shape[0]):
         left = -right[r]
@@ -150,7 +263,7 @@ def fit(A: Array, right: Array) -> tuple[Array, float]:
     return x, missed / size
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def optimum(H: Array, A: Array, g: Array, e: Array) -> Array:
     """Return x of ``H x + Aᵀλ = g``, ``A x = e``; rows of A may be dependent.
 
@@ -160,30 +273,19 @@ def optimum(H: Array, A: Array, g: Array, e: Array) -> Array:
         g: Shape (d, P).
         e: Shape (r, P).
     """
-    d, rank = H.shape[0], 0
-    x, ways, largest = np.zeros((d, g.shape[1])), np.eye(d), 0.0
-    if A.shape[0] > 0 and d > 0:
-        left, size, across = np.linalg.svd(A, True)
-        while rank < size.shape[0] and size[rank] > RANK * size[0]:
-            rank += 1
-        turned = np.ascontiguousarray(left[:, :rank].T) @ e
-        for k in range(rank):
-            turned[k] /= size[k]
-        x = np.ascontiguousarray(across[:rank].T) @ turned
-        ways = np.ascontiguousarray(across[rank:].T)
+    d, largest = H.shape[0], 0.0
+    x, ways = np.zeros((d, g.shape[1])), np.eye(d)
+    if d == 0:
+        return x
+    if A.shape[0] > 0:
+        inverse, ways = pseudo_inverse(A, RANK * column_length(A))
+        x = inverse @ e
     if ways.shape[1] == 0:
         return x
-    back = np.ascontiguousarray(ways.T)
-    costs, directions = np.linalg.eigh(back @ H @ ways)
     for i in range(d):
         for j in range(d):
             largest = max(largest, abs(H[i, j]))
-    along = np.ascontiguousarray(directions.T) @ back
-    turned = along @ (g - H @ x)
-    for k in range(costs.shape[0]):
-        # the ridge of stage II is 1e-8 of the torques; without a cost a direction stays zero
-        if costs[k] > 1e-14 * largest:
-            turned[k] /= costs[k]
-        else:
-            turned[k] = 0.0
-    return x + np.ascontiguousarray(along.T) @ turned
+    back = np.ascontiguousarray(ways.T)
+    # the ridge of stage II is 1e-8 of the torques; without a cost a direction stays zero
+    inverse, _ = pseudo_inverse(back @ H @ ways, 1e-14 * largest)
+    return x + ways @ (inverse @ (back @ (g - H @ x)))

@@ -12,17 +12,18 @@ import numpy as np
 from idcontrol.controllers.gradient.equations import (
     RANK,
     Terms,
+    column_length,
     errors,
     fit,
     least_squares,
     optimum,
+    pseudo_inverse,
     rows_times,
     rows_transposed,
 )
 from idcontrol.controllers.gradient.motion import ON_FACE, SLIDE, Moved, edges_along
-from idcontrol.controllers.gradient.site import NO_ERRORS, Site
-from idcontrol.controllers.step import AssembledStep
 from idcontrol.dynamics.derivatives import inertia_times
+from idcontrol.kernels.bound import Bound
 from idcontrol.kernels.jit import njit
 from idcontrol.models.distribution import RIDGE
 from idcontrol.models.reduced import ALL_EDGES, PRESSES
@@ -58,7 +59,7 @@ def _face(cone: int, y: Array, mu: float, scale: float) -> tuple[Array, Array, f
         return every[:, :1].copy(), np.zeros((3, 1)), y[0]
     edges, slope = edges_along(used_edges(cone), mu)
     if cone != ALL_EDGES:
-        shares = least_squares(edges, y.copy().reshape(3, 1))[:, 0]
+        shares, _ = fit(edges, y)
         used = shares > small
         for one in shares[used]:
             distance = min(distance, one)
@@ -117,9 +118,9 @@ def faces(cone: Integers, f: Array, mu: Array, scale: float) -> Faces:
         y = f[i::n].copy()
         edges, slope, room = _face(cone[i], y, mu[i], scale)
         distance, size = min(distance, room), edges.shape[1]
-        along = least_squares(edges, y.reshape(3, 1))
+        along, _ = fit(edges, y)
         for k in range(size):
-            owner[d + k], shares[d + k] = i, along[k, 0]
+            owner[d + k], shares[d + k] = i, along[k]
             for axis in range(3):
                 B[axis * n + i, d + k], B_mu[axis * n + i, d + k] = edges[axis, k], slope[axis, k]
         d += size
@@ -193,6 +194,13 @@ class Optimum(NamedTuple):
     error: float
 
 
+@njit(cache=True, inner=True, error_model="numpy")
+def no_optimum() -> Optimum:
+    """Return an `Optimum` without contacts and joints."""
+    none, one, rows = np.zeros(0, np.int64), np.zeros(0), np.zeros((0, 0))
+    return Optimum(Faces(none, rows, rows, one, np.inf), none, none > 0, none, one, one, one, one, 1.0, 0.0)
+
+
 class Shared(NamedTuple):
     """Impulses of stage II.
 
@@ -207,27 +215,42 @@ class Shared(NamedTuple):
     at: Optimum
 
 
-def torque_unit(site: Site, step: AssembledStep, *, slope: bool) -> tuple[float, Array]:
+@njit(cache=True, inner=True, error_model="numpy")
+def torque_unit(visited: Bound, solved: Bound, slope: bool) -> tuple[float, Array]:
     """Return the mean of diag(LτᵀLτ), the unit of the weights of impulses, and its derivative, shape (P,).
 
-    Lτ maps contact impulses to motor impulses. The derivative is zero unless `slope` is True.
+    Lτ maps contact impulses to motor impulses.
+
+    Args:
+        visited: The `Site`.
+        solved: The step.
+        slope: False to leave the derivative at zero.
     """
-    free, fixed, M, J = step.w.free, step.w.fixed, site.system.M, site.contacts.jacobian
-    rows, out = J.shape[0], np.zeros(site.columns.total)
-    through = np.linalg.solve(M[np.ix_(free, free)], M[np.ix_(free, fixed)])
-    directions = np.zeros((M.shape[0], fixed.size))
-    directions[free], directions[fixed] = through, -np.eye(fixed.size)
+    site, w = visited.borrowed, solved.borrowed.w
+    free, fixed, M, J = w.free, w.fixed, site.terms.M, site.terms.J
+    (rows, m), p, out = J.shape, fixed.shape[0], np.zeros(site.at.total)
+    M_free, J_free = M[free][:, free].copy(), np.ascontiguousarray(J[:, free].T)
+    directions = np.zeros((m, p))
+    through = np.linalg.solve(M_free, M[free][:, fixed].copy())
+    for k in range(free.shape[0]):
+        directions[free[k]] = through[k]
+    for k in range(p):
+        directions[fixed[k], k] = -1.0
     L = J @ directions
     typical = float((L * L).sum()) / rows
     if not typical > 0.0:
         return 1.0, out
     if slope:
-        lifted = np.linalg.solve(M[np.ix_(free, free)], J[:, free].T @ L)
-        for a in range(fixed.size):
-            changed = site.rows.jacobian.transpose(0, 2, 1) @ directions[:, a]
-            out[site.columns.q] += 2.0 / rows * (L[:, a] @ changed)
-            inertia = inertia_times(site.motion.tree, directions[:, a])
-            out[site.columns.q] -= 2.0 / rows * (lifted[:, a] @ inertia[free])
+        lifted = np.linalg.solve(M_free, J_free @ L)
+        for a in range(p):
+            inertia = inertia_times(site.motion.tree, directions[:, a].copy())
+            for o in range(m):
+                for r in range(rows):
+                    for k in range(m):
+                        change = site.terms.slopes[r, k, o] * directions[k, a]
+                        out[site.at.q + o] += 2.0 / rows * L[r, a] * change
+                for k in range(free.shape[0]):
+                    out[site.at.q + o] -= 2.0 / rows * lifted[k, a] * inertia[free[k], o]
     return typical, out
 
 
@@ -277,7 +300,7 @@ def _conditions(J: Array, goal: Goal, s: Array) -> Optimum:
     return Optimum(face, bounded, above, keeps, multipliers, z, ridge, gradient, scale, error / scale)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def share(terms: Terms, goal: Goal, v_plus: Array, p: Array) -> Shared:
     """Return the derivative of the impulses of stage II.
 
@@ -361,35 +384,37 @@ def smallest_multiplier(J: Array, cone: Integers, mu: Array, at: Optimum) -> flo
     return float(largest.x[-1] if largest.status == 0 else through.min())
 
 
-def raw_impulses(site: Site, step: AssembledStep, f: Array, moved: Moved, kept: Array | None) -> tuple[Array, Array]:
-    """Return the derivative of a contact model's impulses, shape (3 n, P), and its relative errors as `Site.errors`.
+@njit(cache=True, error_model="numpy")
+def raw_impulses(terms: Terms, free: Integers, f: Array, moved: Moved, kept: Array) -> tuple[Array, Array]:
+    """Return the derivative of a rigid contact model's impulses, shape (3 n, P), and its relative errors as `errors`.
 
-    Compliant contacts have unique impulses. Solvers of rigid contacts return a vertex of the set of solutions, i.e.
-    impulses along independent directions; the motion determines them.
+    Solvers of rigid contacts return a vertex of the set of solutions, i.e. impulses along independent directions; the
+    motion determines them.
 
     Args:
-        site: The robot and its contacts.
-        step: The step that was solved.
+        terms: The robot and its contacts.
+        free: Velocities that the step solves for.
         f: The impulses, shape (3 n,).
         moved: The motion.
-        kept: As `Chosen.kept`, shape (3 n, k); None for compliant contacts.
+        kept: As `Chosen.kept`, shape (3 n, k).
     """
-    if kept is None:
-        return moved.y_slope, NO_ERRORS
-    free, J = step.w.free, site.contacts.jacobian
-    turned = site.zeros(f.size)
-    n = len(site.contacts)
-    roles = moved.roles
-    for i in np.flatnonzero(roles.kind == SLIDE):
-        mine = roles.owner == i
-        xi = np.linalg.lstsq(roles.B[i::n, mine], f[i::n], rcond=None)[0]
-        turned[i::n, site.columns.mu.start + i] = roles.B_mu[i::n, mine] @ xi
-    e = moved.p[free] - site.rows_transposed(f)[free] - J[:, free].T @ turned
-    A = J[:, free].T @ kept
+    roles, size, turned = moved.roles, 1e-300, np.zeros((f.shape[0], terms.ends[-1]))
+    n, largest = roles.kind.shape[0], np.abs(f).max() if f.shape[0] > 0 else 0.0
+    for i in range(n):
+        if roles.kind[i] == SLIDE:
+            mine = np.flatnonzero(roles.owner == i)
+            along, _ = fit(roles.B[i::n][:, mine].copy(), f[i::n].copy())
+            for k in range(mine.shape[0]):
+                for axis in range(3):
+                    turned[axis * n + i, terms.ends[-2] + i] += roles.B_mu[axis * n + i, mine[k]] * along[k]
+    J_free = np.ascontiguousarray(terms.J[:, free].T)
+    e = (moved.p - rows_transposed(terms, f))[free] - J_free @ turned
+    A, wrong = J_free @ kept, 0.0
     xi = least_squares(A, e)
-    along = float(np.abs(kept @ np.linalg.lstsq(kept, f, rcond=None)[0] - f).max(initial=0.0)) if kept.size else 0.0
-    wrong = along / max(np.abs(f).max(initial=0.0), 1e-300)
-    if kept.size and np.linalg.matrix_rank(A) < kept.shape[1]:
-        wrong = np.inf  # no vertex: nothing is known of internal forces
+    if kept.shape[1] > 0:
+        along, _ = fit(kept, f)
+        wrong = np.abs(kept @ along - f).max() / max(largest, size)
+        if pseudo_inverse(A, RANK * column_length(A))[1].shape[1] > 0:
+            wrong = np.inf  # no vertex: nothing is known of internal forces
     # without a foot on the ground e is rounding, and only the motor impulses in p have a size
-    return kept @ xi + turned, np.maximum(site.errors(A @ xi - e, np.vstack((e, moved.p))), wrong)
+    return kept @ xi + turned, np.maximum(errors(terms.ends, A @ xi - e, np.vstack((e, moved.p))), wrong)

@@ -145,7 +145,7 @@ def _slide_on_pyramid(roles: Roles, i: int, k: int, edges: Booleans, mu: float, 
     return k
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def contact_roles(law: int, u: Array, y: Array, units: Array, mu: Array, yields: bool) -> Roles:
     """Return the roles of contacts.
 

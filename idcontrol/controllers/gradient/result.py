@@ -1,15 +1,21 @@
-"""The result of `InverseDynamics.linearize`."""
+"""The result of `linearize`, of controllers (`InverseDynamics`) and of plants (`Stepping`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.types import Array, Integers
+
+EXPLAINED: Final = 1e-6
+"""Largest relative error of the conditions that are differentiated; a larger error means that other conditions chose
+the solution."""
+SINGULAR: Final = "the equations of the step are singular"
+"""Reason of a step whose equations have no finite solution."""
 
 
 class Active(NamedTuple):
@@ -44,7 +50,7 @@ class Margin(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linearization:
-    """The derivative of one control step.
+    """The derivative of one step of a controller or of a plant.
 
     Estimated friction, the estimated load, the last torques and the choice of the contacts in stance count as constant.
 
@@ -83,11 +89,13 @@ class Linearization:
 
         Args:
             of: ``"tau"``, a rows; ``"force"``, 3 n rows: x, y, z of the first contact, then of the second;
-                ``"v_next"``, nv rows; ``"task"``, p rows.
+                ``"v_next"``, nv rows; ``"task"``, p rows; ``"q_next"``, nv rows: a tangent at the configuration after a
+                plant's step.
             by: ``"q"``, nv columns: a tangent of the configuration as in ``pinocchio.integrate``; ``"v"``, nv columns;
                 ``"reference"``, 3 a columns: q, v and a of the joints; ``"task"``, p columns: desired acceleration of
                 each task row; ``"gains"``, 2 a columns: kp and kd of the joints [1/s², 1/s]; ``"limits"``, a columns:
-                largest torques [N m]; ``"mu"``, n columns: friction of the contacts in stance.
+                largest torques [N m]; ``"tau"``, a columns: torques of a plant's step; ``"mu"``, n columns: friction
+                of the contacts in stance.
 
         Raises:
             UnknownName: There is no such output or parameter.
@@ -107,7 +115,9 @@ class Linearization:
         """
         changes: dict[str, Array] = {of: np.zeros(slope.shape[0]) for of, slope in self.slopes.items()}
         for by, direction in directions.items():
-            width = self.jacobian(of="tau", by=by).shape[1]
+            if by not in self.columns:
+                raise UnknownName("parameter", by, self.columns)
+            width = self.columns[by].stop - self.columns[by].start
             change = _shaped(f"the change of {by}", direction, (width,))
             for of in changes:
                 changes[of] += self.jacobian(of=of, by=by) @ change
@@ -119,6 +129,7 @@ class Linearization:
         force: Array | None = None,
         v_next: Array | None = None,
         task: Array | None = None,
+        q_next: Array | None = None,
     ) -> dict[str, Array]:
         """Return the gradient of a scalar with respect to each parameter, by name.
 
@@ -127,14 +138,17 @@ class Linearization:
         Raises:
             InputError: A gradient does not have the shape of its output.
         """
-        gradient = np.zeros(self.slopes["tau"].shape[1])
+        gradient = np.zeros(self.slopes["v_next"].shape[1])
         for of, output, gradient_of in (
             ("tau", self.tau, tau),
             ("force", self.force, force),
             ("v_next", self.v_next, v_next),
             ("task", self.task, task),
+            ("q_next", self.v_next, q_next),
         ):
             if gradient_of is not None:
+                if of not in self.slopes:
+                    raise UnknownName("output", of, self.slopes)
                 gradient += _shaped(f"the gradient by {of}", gradient_of, output.shape).ravel() @ self.slopes[of]
         return {by: gradient[columns] for by, columns in self.columns.items()}
 

@@ -6,73 +6,118 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from idcontrol.contact.contacts import Contacts
-from idcontrol.contact.sensitivity import RowDerivatives, row_derivatives
-from idcontrol.contact.spheres import SphereContacts
-from idcontrol.controllers.gradient.equations import BLOCKS, Columns, Terms, errors, rows_times, rows_transposed
-from idcontrol.controllers.step import AssembledStep, Machine
-from idcontrol.dynamics.derivatives import MotionDerivatives, energies, motions
-from idcontrol.dynamics.system import System
-from idcontrol.types import Array
+from idcontrol.contact.contacts import AnyContacts, ContactArrays
+from idcontrol.contact.sensitivity import RowDerivatives, row_slopes
+from idcontrol.controllers.gradient.equations import BLOCKS, Columns, Terms, columns
+from idcontrol.controllers.stance import take
+from idcontrol.dynamics.derivatives import MotionDerivatives, energies, motion_slopes
+from idcontrol.kernels.arena import HEAP
+from idcontrol.kernels.bound import Bound, bind, borrow
+from idcontrol.kernels.jit import njit
+from idcontrol.types import Array, Integers
 
 NO_ERRORS: Final = np.zeros(BLOCKS)
-"""`Site.errors` of equations that hold."""
+"""Relative errors (`equations.errors`) of equations that hold."""
 
 
 class Site(NamedTuple):
-    """The robot, its contacts in stance, and the derivatives of their rows."""
+    """The robot, its n contacts in stance, and the derivatives of their rows.
 
-    machine: Machine
-    system: System
+    Attributes:
+        terms: Inertia, rows of the contacts and their derivatives.
+        bias: Bias c of the equations of motion, shape (m,).
+        v: Velocity, shape (m,).
+        contacts: The contacts as detected.
+        rows: Derivatives of the contacts.
+        motion: Derivatives of the motion of all bodies.
+        flyers: `System.flyer_rows`.
+        at: Columns of the parameters.
+    """
+
+    terms: Terms
+    bias: Array
     v: Array
-    contacts: Contacts
+    contacts: ContactArrays
     rows: RowDerivatives
-    columns: Columns
     motion: MotionDerivatives
+    flyers: Integers
+    at: Columns
 
-    @property
-    def terms(self) -> Terms:
-        """Inertia, rows of the contacts and their derivatives."""
-        return Terms(self.system.M, self.contacts.jacobian, self.rows.jacobian, self.columns.ends)
 
-    def zeros(self, rows: int) -> Array:
-        """Return a zero matrix with this number of rows: no dependence on any parameter."""
-        return np.zeros((rows, self.columns.total))
+class Solved(NamedTuple):
+    """A step and its solution.
 
-    def by_q(self, slope: Array) -> Array:
-        """Return the derivative `slope` by q with columns for all parameters, zero except for q."""
-        out = self.zeros(slope.shape[0])
-        out[:, self.columns.q] = slope
+    Attributes:
+        joints: The step with all joints tracked (`AssembledStep`), bound.
+        step: The step that was solved last, maybe with released joints, bound.
+        before: `AssembledStep.active` before this step was solved, shape (n,); used only by schemes whose stage II
+            starts from the contact model's impulses.
+        f: Impulses of the contacts, shape (3 n,) [N s].
+        ending: Outcome of the scheme (`Answer.ending`).
+        sticking: True if the sticking motion was the solution.
+        impulse: Motor impulses of the tracked joints; used only by compliant contacts.
+    """
+
+    joints: Bound
+    step: Bound
+    before: Integers
+    f: Array
+    ending: int
+    sticking: bool
+    impulse: Array
+
+
+@njit(cache=True, error_model="numpy")
+def visit(bound: Bound, bodies: Bound, spheres: Bound, candidates: AnyContacts, joints: Bound) -> Bound:
+    """Return the `Site` of a step.
+
+    Args:
+        bound: The `Machine` at the inputs of the step.
+        bodies: Constants of the robot (`Bodies`).
+        spheres: `SphereContacts.bound` at the last detection.
+        candidates: All candidate contacts.
+        joints: The step with all joints tracked (`AssembledStep`).
+    """
+    machine, constants, which = bound.values, bodies.values, joints.borrowed.which
+    detected, terms, at = ContactArrays(*borrow(candidates)), machine.terms, machine.tasks.placement
+    v, tasks = machine.inputs.v[terms.order], 0
+    contacts = take(detected, which, HEAP)
+    motion = motion_slopes(constants, at.jacobian, at.position, at.rotation, at.motion.velocity, v)
+    rows = row_slopes(spheres, contacts.identity, motion)
+    for weight in machine.tasks.targets.weight.ravel():
+        tasks += weight > 0.0
+    where, ends = columns(v.shape[0], terms.fixed.shape[0], tasks, which.shape[0])
+    own = Terms(terms.M.copy(), contacts.jacobian, rows.jacobian, ends)
+    site: Bound = bind(Site(own, terms.bias.copy(), v, contacts, rows, motion, constants.flyers, where))
+    return site
+
+
+@njit(cache=True, error_model="numpy")
+def impulses_of(bound: Bound, joints: Bound) -> Array:
+    """Return the impulses of the contacts in stance of a solved step, shape (3 n,) [N s], from `Machine.result`."""
+    machine, axes = bound.borrowed, joints.borrowed.contacts.axes
+    n = axes.shape[0]
+    f = np.zeros(3 * n)
+    for i in range(n):
+        for axis in range(3):
+            for x in range(3):
+                f[axis * n + i] += machine.h * machine.result.force[i, x] * axes[i, axis, x]
+    return f
+
+
+@njit(cache=True, error_model="numpy")
+def square_slopes(visited: Bound, solved: Bound) -> Array:
+    """Return the derivatives by q of |ρ_r|² for each whitened contact row ρ_r of a bound step, shape (3 n, m)."""
+    site, free = visited.borrowed, solved.borrowed.w.free
+    rows, m = site.terms.J.shape
+    Y, out = np.zeros((rows, m)), np.zeros((rows, m))
+    if rows == 0:
         return out
-
-    def errors(self, missed: Array, right: Array) -> Array:
-        """Return the relative error of linear equations for each block of parameters (`equations.errors`)."""
-        return np.asarray(errors(self.columns.ends, missed, right))
-
-    def rows_times(self, x: Array) -> Array:
-        """Return the derivative of ``J x`` at constant x (m,), shape (3 n, P)."""
-        return np.asarray(rows_times(self.terms, x))
-
-    def rows_transposed(self, y: Array) -> Array:
-        """Return the derivative of ``Jᵀ y`` at constant y (3 n,), shape (m, P)."""
-        return np.asarray(rows_transposed(self.terms, y))
-
-
-def visit(machine: Machine, system: System, spheres: SphereContacts, contacts: Contacts) -> Site:
-    """Return the robot, its contacts in stance and the derivatives of their rows, at the inputs of the machine."""
-    v = machine.inputs.v[system.order]
-    placement = machine.tasks.placement
-    motion = motions(system, (placement.position, placement.rotation), v)
-    rows = row_derivatives(spheres, contacts, motion)
-    tasks = int((machine.tasks.targets.weight > 0.0).sum())
-    columns = Columns.of(v.size, system.n_actuated, tasks, len(contacts))
-    return Site(machine, system, v, contacts, rows, columns, motion)
-
-
-def square_slopes(site: Site, step: AssembledStep) -> Array:
-    """Return the derivatives by q of |ρ_r|² for each whitened contact row ρ_r, shape (3 n, m)."""
-    free, J = step.w.free, site.contacts.jacobian
-    Y = np.zeros_like(J)
-    Y[:, free] = np.linalg.solve(site.system.M[np.ix_(free, free)], J[:, free].T).T
-    out = 2.0 * (Y[:, None] @ site.rows.jacobian)[:, 0]
+    M_free = site.terms.M[free][:, free].copy()
+    responses = np.linalg.solve(M_free, np.ascontiguousarray(site.terms.J[:, free].T))
+    for k in range(free.shape[0]):
+        Y[:, free[k]] = responses[k]
+    for r in range(rows):
+        for k in range(m):
+            out[r] += 2.0 * Y[r, k] * site.terms.slopes[r, k]
     return out - energies(site.motion.tree, Y)

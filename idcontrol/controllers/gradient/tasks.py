@@ -11,19 +11,20 @@ is zero, and F stands for the momenta that contacts can change (`idcontrol.tasks
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from idcontrol.controllers.feedback import NEARING, nearing
-from idcontrol.controllers.gradient.demand import bound_slope, momentum
-from idcontrol.controllers.gradient.equations import fit, optimum
-from idcontrol.controllers.gradient.site import Site
-from idcontrol.controllers.step import BRAKING_1_S, AssembledStep
+from idcontrol.controllers.gradient.demand import Force, bound_slope, demand, momentum, target
+from idcontrol.controllers.gradient.equations import errors, fit, optimum, rows_times, rows_transposed
+from idcontrol.controllers.step import BRAKING_1_S, joint_error, task_speeds
 from idcontrol.controllers.tasks import BOUNDED
 from idcontrol.dynamics.derivatives import inertia_times
 from idcontrol.kernels.arena import HEAP
+from idcontrol.kernels.bound import Bound, bind
+from idcontrol.kernels.jit import njit
 from idcontrol.tasks.program import FORCE_WEIGHT, INSIDE, Dynamics, Rows, bounded_demand
 from idcontrol.tasks.rows import task_rows
 from idcontrol.tasks.sensitivity import Body, miss_slopes, transposed_slope
@@ -40,13 +41,49 @@ class Wanted(NamedTuple):
         b: Derivative of the joint velocities, shape (a, P).
         miss: ``y - A a`` of each task row, shape (p,).
         miss_slope: Derivative of `miss`, shape (p, P).
-        error: Relative error of conditions and linear equations, as `Site.errors`.
+        error: Relative error of conditions and linear equations (`equations.errors`).
     """
 
     b: Array
     miss: Array
     miss_slope: Array
     error: Array
+
+
+class Limits(NamedTuple):
+    """The i active limits of the program, as rows ``C x`` or ``z (M a + c - Jᵀ F)`` that are at their smallest value.
+
+    Attributes:
+        C: Rows, shape (i, m + 3 n).
+        z: Matrix of the rows with z, zero in other rows, shape (i, m).
+        slope: As `_Equations.slope`, shape (i, P).
+        cone: As `_Equations.cone`, shape (i,).
+    """
+
+    C: Array
+    z: Array
+    slope: Array
+    cone: Integers
+
+
+class Program(NamedTuple):
+    """The program of the tasks, and its solution x = (a, F / f); f is `unit` [N].
+
+    Attributes:
+        x: The solution, shape (m + 3 n,).
+        unit: f [N].
+        rows: Rows of the tasks, and the reference of the joints.
+        b: Derivative of the joint velocities of the reference, shape (a, P).
+        force_weight: ε.
+        limits: The limits that are active at the solution.
+    """
+
+    x: Array
+    unit: float
+    rows: Rows
+    b: Array
+    force_weight: float
+    limits: Limits
 
 
 class _Equations(NamedTuple):
@@ -71,255 +108,203 @@ class _Equations(NamedTuple):
     limit: Booleans
 
 
-class _Program(NamedTuple):
-    """The program of the tasks, and its solution x = (a, F / f); f is `unit` [N]."""
-
-    x: Array
-    unit: float
-    rows: Rows
-    force_weight: float
-
-
-def task_demand(site: Site, step: AssembledStep, wanted: tuple[Array, Array], d: Array, load: Array) -> Wanted:
+def task_demand(bound: Bound, visited: Bound, joints: Bound, force: Callable[[Array], Force]) -> Wanted:
     """Return the derivative of the joint velocities that tasks demand.
 
     Args:
-        site: The robot and its contacts.
-        step: The step with all joints tracked.
-        wanted: Joint velocities of the reference, and their derivative.
-        d: Derivative of the target velocities of the contacts.
-        load: Estimated load on the base, shape (3,) [N].
+        bound: The `Machine`.
+        visited: The `Site`.
+        joints: The step with all joints tracked.
+        force: Returns the derivatives of inverse dynamics at an acceleration, shape (m,).
     """
-    tasks, M, J, at, h = site.machine.tasks, site.system.M, site.contacts.jacobian, site.columns, site.machine.h
-    m, u = M.shape[0], M.shape[0] - step.b.size
-    A, y, weight = task_rows(M, site.machine.terms.bias, site.v, tasks.placement, tasks.targets, HEAP)
-    rows = Rows(A, y, weight, (wanted[0] - site.v[u:]) / h, tasks.joint_weight)
-    unit = max(float(M[0, 0] * np.linalg.norm(tasks.placement.gravity)), 1.0)
-    limits: list[_Limit] = []
+    program, a = pose(bound, visited, joints)
+    return differentiate(bound, visited, joints, program, bind(force(a)))
+
+
+@njit(cache=True, error_model="numpy")
+def pose(bound: Bound, visited: Bound, joints: Bound) -> tuple[Bound, Array]:
+    """Return the `Program` of a step, bound, and its acceleration, shape (m,)."""
+    machine, site, step = bound.borrowed, visited.borrowed, joints.borrowed
+    tasks, (M, J), h = machine.tasks, (site.terms.M, site.terms.J), machine.h
+    (r, m), u = J.shape, M.shape[0] - step.b.shape[0]
+    A, y, weight = task_rows(M, site.bias, site.v, tasks.placement, tasks.targets, HEAP)
+    b, slope = demand(bound, visited)
+    rows = Rows(A.copy(), y.copy(), weight.copy(), (b - site.v[u:]) / h, tasks.joint_weight.copy())
+    unit = max(M[0, 0] * np.linalg.norm(tasks.placement.gravity), 1.0)
     if tasks.outcome[0] == BOUNDED:
-        program, limits = _bounded(site, step, rows, unit)
-    else:
-        program = _free(site, step, rows, unit)
-    a = program.x[:m]
-    change = momentum(site, site.v + h * a, load) / h  # of M a + c at constant a
-    change[:, at.v] += M / h
-    body = Body(
-        site.system,
-        tasks.placement,
-        site.motion,
-        site.v,
-        a,
-        M @ a + site.machine.terms.bias,
-        change[:, at.q],
-        change[:, at.v],
-    )
-    miss = site.zeros(weight.size)
-    miss[:, at.q], miss[:, at.v] = miss_slopes(body, tasks.targets)
-    miss[:, at.task] += np.eye(weight.size)
-    contacts = d - site.rows_times(site.v + h * a)
-    contacts[:, at.v] -= J
-    strict = weight == np.inf
-    equations = _equations(site, program, (contacts / h, miss[strict]), limits)
-    return _solution(site, program, equations, body, change, miss, wanted[1])
+        slowest, fastest = task_speeds(machine, site.v, HEAP)
+        least, most = step.bounds.least / h, step.bounds.most / h
+        now, d = site.v[u:], (step.target - J @ site.v) / h
+        dynamics = Dynamics(M, site.bias, J, d, step.cones.mu, least, most, (slowest - now) / h, (fastest - now) / h)
+        _, x = bounded_demand(dynamics, rows, unit, HEAP)
+        limits = _limits(bound, visited, joints, dynamics, x, unit)
+        return bind(Program(x, unit, rows, slope, FORCE_WEIGHT, limits)), x[:m].copy()
+    # without limits the motion of the base follows from contacts, and momenta that they cannot change
+    accelerations = (step.b - site.v[u:]) / h
+    E, e = np.zeros((r + u, u + r)), np.zeros(r + u)
+    E[:r, :u], E[r:, :u], E[r:, u:] = J[:, :u], M[:u, :u] / unit, -J[:, :u].T
+    e[:r] = (step.target - J @ site.v) / h - J[:, u:].copy() @ accelerations
+    e[r:] = -(site.bias[:u] + M[:u, u:].copy() @ accelerations) / unit
+    unknown, _ = fit(E, e)
+    x = np.concatenate((unknown[:u], accelerations, unknown[u:]))
+    none = np.zeros((0, m + r))
+    limits = Limits(none, np.zeros((0, m)), np.zeros((0, site.at.total)), np.zeros(0, np.int64))
+    return bind(Program(x, unit, rows, slope, 0.0, limits)), x[:m].copy()
 
 
-def _free(site: Site, step: AssembledStep, rows: Rows, unit: float) -> _Program:
-    """Return the program without limits; its base motion follows from contacts, and momenta that they cannot change."""
-    M, J, h = site.system.M, site.contacts.jacobian, site.machine.h
-    r, u = J.shape[0], M.shape[0] - step.b.size
-    joints = (step.b - site.v[u:]) / h
-    E = np.block([[J[:, :u], np.zeros((r, r))], [M[:u, :u] / unit, -J[:, :u].T]])
-    rest = site.machine.terms.bias[:u] + M[:u, u:] @ joints
-    x, _ = fit(E, np.concatenate(((step.target - J @ site.v) / h - J[:, u:] @ joints, -rest / unit)))
-    return _Program(np.concatenate((x[:u], joints, x[u:])), unit, rows, 0.0)
+@njit(cache=True, inner=True, error_model="numpy")
+def _limits(bound: Bound, visited: Bound, joints: Bound, dynamics: Dynamics, x: Array, unit: float) -> Limits:
+    """Return the limits that are active at the solution x."""
+    site, h = visited.borrowed, bound.borrowed.h
+    M, J, mu, at = dynamics.M, dynamics.J, dynamics.mu, site.at
+    (r, m), n, a, k = J.shape, mu.shape[0], dynamics.least.shape[0], 0
+    u, most = m - a, 4 * n + 4 * a
+    C, z, slope, cone = np.zeros((most, m + r)), np.zeros((most, m)), np.zeros((most, at.total)), np.full(most, -1)
+    scale = AT_LIMIT * np.abs(x[m:]).max() if r > 0 else 0.0
+    for i in range(n):
+        rubs = mu[i] < np.inf
+        for edge in range(4 if rubs else 1):
+            s, t = (1.0 if edge < 2 else -1.0, 1.0 if edge % 2 == 0 else -1.0) if rubs else (0.0, 0.0)
+            normal = (1.0 - INSIDE) * mu[i] if rubs else 1.0
+            if normal * x[m + i] + s * x[m + n + i] + t * x[m + 2 * n + i] <= scale:
+                C[k, m + i], C[k, m + n + i], C[k, m + 2 * n + i] = normal, s, t
+                if rubs:
+                    slope[k, at.mu + i], cone[k] = -(1.0 - INSIDE) * x[m + i], i
+                k += 1
+    lower, upper = bound_slope(bound, visited, joints)
+    torque = (M @ x[:m] + dynamics.bias)[u:] - unit * (np.ascontiguousarray(J[:, u:].T) @ x[m:])
+    for sign in (1.0, -1.0):
+        for j in range(a):
+            room = dynamics.most[j] - dynamics.least[j]
+            inside = INSIDE if room < np.inf else 0.0
+            end, moved = (dynamics.least[j], lower[j]) if sign > 0.0 else (dynamics.most[j], upper[j])
+            end = end + sign * inside * room if inside > 0.0 else end
+            if np.isfinite(end) and sign * (torque[j] - end) <= AT_LIMIT * abs(end):
+                z[k, u + j] = sign / unit
+                C[k, :m], C[k, m:] = M[u + j] * z[k, u + j], -unit * z[k, u + j] * J[:, u + j]
+                slope[k] = sign * (moved + sign * inside * (upper[j] - lower[j])) / (h * unit)
+                k += 1
+    for sign in (1.0, -1.0):
+        for j in range(a):
+            end = dynamics.slowest[j] if sign > 0.0 else dynamics.fastest[j]
+            if np.isfinite(end) and sign * (x[u + j] - end) <= AT_LIMIT * abs(end):
+                by_q, by_v = _speed_slope(bound, site.v[u + j], j, sign)
+                C[k, u + j] = sign
+                slope[k, at.q + u + j], slope[k, at.v + u + j] = sign * by_q / h, sign * (by_v - 1.0) / h
+                k += 1
+    return Limits(C[:k].copy(), z[:k].copy(), slope[:k].copy(), cone[:k].copy())
 
 
-def _bounded(site: Site, step: AssembledStep, rows: Rows, unit: float) -> tuple[_Program, list[_Limit]]:
-    """Return the program within limits of friction, motors and joints, and the limits active at its solution."""
-    h, u = site.machine.h, site.v.size - step.b.size
-    slowest, fastest = (
-        _Speed((one.value - site.v[u:]) / h, one.by_q / h, (one.by_v - 1.0) / h) for one in _speed_limits(site)
-    )
-    dynamics = Dynamics(
-        M=site.system.M,
-        bias=site.machine.terms.bias,
-        J=site.contacts.jacobian,
-        d=(step.target - site.contacts.jacobian @ site.v) / h,
-        mu=step.cones.mu,
-        least=step.bounds.least / h,
-        most=step.bounds.most / h,
-        slowest=slowest.value,
-        fastest=fastest.value,
-    )
-    _, x = bounded_demand(dynamics, rows, unit, HEAP)
-    limits = [*_facets(site, dynamics, x), *_torques(site, step, dynamics, x, unit), *_rates(site, slowest, x, 1.0)]
-    return _Program(x, unit, rows, FORCE_WEIGHT), [*limits, *_rates(site, fastest, x, -1.0)]
+@njit(cache=True, inner=True, error_model="numpy")
+def _speed_slope(bound: Bound, speed: float, j: int, sign: float) -> tuple[float, float]:
+    """Return the derivatives by angle and speed of joint j's slowest (sign 1) or fastest (-1) speed (`task_speeds`)."""
+    machine = bound.borrowed
+    room, h = machine.joints.room, machine.h
+    angle, _ = joint_error(machine.terms, machine.inputs, j)
+    # speeds towards the limit are positive
+    towards, own, other = -sign * speed, room.lower[j], room.upper[j]
+    if sign < 0.0:
+        own, other = other, own
+    free, share = 0.5 * BRAKING_1_S * sign * (angle - own), min(2.0 * BRAKING_1_S * h, 1.0)
+    smooth = towards + share * (min(free, room.speed[j]) - towards)
+    stop, back = -sign * nearing(angle, own, h), -sign * nearing(angle, other, h)
+    if back > min(smooth, stop) or stop < smooth:
+        return -NEARING / h, 0.0
+    return -share * 0.5 * BRAKING_1_S if free < room.speed[j] else 0.0, 1.0 - share
 
 
-class _Limit(NamedTuple):
-    """One limit, as in `_Equations`."""
-
-    C: Array
-    z: Array
-    slope: Array
-    cone: int
-
-
-def _facets(site: Site, dynamics: Dynamics, x: Array) -> Iterator[_Limit]:
-    """Yield the active facets of friction cones."""
-    n, m, at = dynamics.mu.size, site.v.size, site.columns
-    scale = AT_LIMIT * np.abs(x[m:]).max(initial=0.0)
-    for i, mu in enumerate(dynamics.mu.tolist()):
-        rubs = mu < np.inf
-        for s, t in ((1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0)) if rubs else ((0.0, 0.0),):
-            C, slope = np.zeros(x.size), np.zeros(at.total)
-            C[m + i], C[m + n + i], C[m + 2 * n + i] = (1.0 - INSIDE) * mu if rubs else 1.0, s, t
-            if rubs:
-                slope[at.mu.start + i] = -(1.0 - INSIDE) * x[m + i]
-            if C @ x <= scale:
-                yield _Limit(C, np.zeros(m), slope, i if rubs else -1)
+@njit(cache=True, inner=True, error_model="numpy")
+def _equations(visited: Bound, program: Bound, contacts: Array, strict: Array) -> _Equations:
+    """Return the equations; `contacts` and `strict` are `_Equations.slope` of contacts and of strict tasks."""
+    site, known = visited.borrowed, program.borrowed
+    M, J, limits, unit = site.terms.M, site.terms.J, known.limits, known.unit
+    (r, m), i = J.shape, limits.C.shape[0]
+    u, first = m - known.rows.joints.shape[0], r + strict.shape[0]
+    count, at = first + u + i, first + u
+    C, z, slope = np.zeros((count, m + r)), np.zeros((count, m)), np.zeros((count, site.at.total))
+    cone, limit = np.full(count, -1), np.zeros(count, np.bool_)
+    C[:r, :m], slope[:r], slope[r:first] = J, contacts, strict
+    C[r:first, :m] = known.rows.A[known.rows.weight == np.inf]
+    for k in range(u):
+        z[first + k, k] = 1.0 / unit
+        C[first + k, :m], C[first + k, m:] = M[k] / unit, -J[:, k]
+    C[at:], z[at:], slope[at:], cone[at:], limit[at:] = limits.C, limits.z, limits.slope, limits.cone, True
+    return _Equations(C, z, slope, cone, limit)
 
 
-def _torques(site: Site, step: AssembledStep, dynamics: Dynamics, x: Array, unit: float) -> Iterator[_Limit]:
-    """Yield the active limits of torque."""
-    M, J, u, h = dynamics.M, dynamics.J, site.v.size - step.b.size, site.machine.h
-    torque = (M @ x[: site.v.size] + dynamics.bias)[u:] - unit * J[:, u:].T @ x[site.v.size :]
-    room = dynamics.most - dynamics.least
-    inside = np.where(room < np.inf, INSIDE * room, 0.0)
-    lower, upper = bound_slope(site, step)
-    moved = np.where(room < np.inf, INSIDE, 0.0)[:, None] * (upper - lower)
-    ends = (1.0, dynamics.least + inside, lower + moved), (-1.0, dynamics.most - inside, upper - moved)
-    for sign, bounds, slope in ends:
-        for j in np.flatnonzero(sign * (torque - bounds) <= AT_LIMIT * np.abs(bounds)):
-            z = np.zeros(site.v.size)
-            z[u + j] = sign / unit
-            yield _Limit(np.concatenate((M @ z, -unit * J @ z)), z, sign * slope[j] / (h * unit), -1)
-
-
-class _Speed(NamedTuple):
-    """Limits of the joints' velocities or accelerations, and their derivatives by angle and speed, shapes (a,)."""
-
-    value: Array
-    by_q: Array
-    by_v: Array
-
-
-def _rates(site: Site, limit: _Speed, x: Array, sign: float) -> Iterator[_Limit]:
-    """Yield the active limits of acceleration; `sign` is -1 for upper limits."""
-    at, u = site.columns, site.v.size - limit.value.size
-    for j in np.flatnonzero(sign * (x[u : site.v.size] - limit.value) <= AT_LIMIT * np.abs(limit.value)):
-        C, slope = np.zeros(x.size), np.zeros(at.total)
-        C[u + j] = sign
-        slope[at.q.start + u + j], slope[at.v.start + u + j] = sign * limit.by_q[j], sign * limit.by_v[j]
-        yield _Limit(C, np.zeros(site.v.size), slope, -1)
-
-
-def _speed_limits(site: Site) -> tuple[_Speed, _Speed]:
-    """Return the smallest and the largest velocities that tasks may demand of joints (`step.task_speeds`)."""
-    room, h = site.machine.joints.room, site.machine.h
-    angle, speed = site.system.joint_positions(site.machine.inputs.q), site.v[site.v.size - room.lower.size :]
-    share, one = min(2.0 * BRAKING_1_S * h, 1.0), np.ones_like(speed)
-
-    def braked(speed: Array, way: Array) -> _Speed:
-        free = 0.5 * BRAKING_1_S * way
-        close = free < room.speed
-        return _Speed(
-            speed + share * (np.where(close, free, room.speed) - speed),
-            np.where(close, share * 0.5 * BRAKING_1_S, 0.0),
-            (1.0 - share) * one,
-        )
-
-    def choose(first: _Speed, other: _Speed, larger: bool) -> _Speed:
-        other_wins = (other.value > first.value) == larger
-        return _Speed(*(np.where(other_wins, b, a) for a, b in zip(first, other, strict=True)))
-
-    down, up = braked(-speed, angle - room.lower), braked(speed, room.upper - angle)
-    lowest, highest = (
-        _Speed(nearing(angle, end, h), -NEARING / h * one, 0.0 * one) for end in (room.lower, room.upper)
-    )
-    down, up = _Speed(-down.value, -down.by_q, down.by_v), _Speed(up.value, -up.by_q, up.by_v)
-    slowest = choose(choose(down, lowest, larger=True), highest, larger=False)
-    return slowest, choose(choose(up, highest, larger=False), lowest, larger=True)
-
-
-def _equations(site: Site, program: _Program, slopes: tuple[Array, Array], limits: list[_Limit]) -> _Equations:
-    """Return the equations; `slopes` are the values of `_Equations.slope` for contacts and for strict tasks."""
-    M, J = site.system.M, site.contacts.jacobian
-    (r, m), u, strict = J.shape, site.v.size - program.rows.joints.size, program.rows.weight == np.inf
-    z = np.eye(m)[:u] / program.unit
-    joints = np.vstack((J, program.rows.A[strict]))
-    count = joints.shape[0]
-    empty = _Limit(np.zeros(m + r), np.zeros(m), np.zeros(site.columns.total), -1)
-    C, other, slope, cone = (np.array(part) for part in zip(empty, *limits, strict=True))
-    return _Equations(
-        C=np.vstack((np.hstack((joints, np.zeros((count, r)))), np.hstack((z @ M, -program.unit * z @ J.T)), C[1:])),
-        z=np.vstack((np.zeros((count, m)), z, other[1:])),
-        slope=np.vstack((*slopes, site.zeros(u), slope[1:])),
-        cone=np.concatenate((np.full(count + u, -1), cone[1:])),
-        limit=np.arange(count + u + len(limits)) >= count + u,
-    )
-
-
+@njit(cache=True, inner=True, error_model="numpy")
 def _multipliers(equations: _Equations, gradient: Array) -> tuple[_Equations, Array, float]:
     """Return the equations without limits of positive multiplier, all multipliers, and the error of stationarity.
 
     The error is relative to the gradient.
     """
     while True:
-        multipliers, wrong = fit(equations.C.T, -gradient)
-        idle = equations.limit & (multipliers > 0.0)
-        if not idle.any():
+        multipliers, wrong = fit(np.ascontiguousarray(equations.C.T), -gradient)
+        stays = ~(equations.limit & (multipliers > 0.0))
+        if stays.all():
             return equations, multipliers, wrong
         C, z, slope, cone, limit = equations
-        equations = _Equations(C[~idle], z[~idle], slope[~idle], cone[~idle], limit[~idle])
+        equations = _Equations(C[stays], z[stays], slope[stays], cone[stays], limit[stays])
 
 
-def _solution(
-    site: Site, program: _Program, equations: _Equations, body: Body, change: Array, miss: Array, b_slope: Array
-) -> Wanted:
-    """Return the derivative of the program's solution.
+@njit(cache=True, error_model="numpy")
+def differentiate(bound: Bound, visited: Bound, joints: Bound, program: Bound, force: Bound) -> Wanted:
+    """Return the derivative of the solution of a program.
 
     Args:
-        site: The robot and its contacts.
-        program: The program.
-        equations: Equations of the program.
-        body: The robot at the accelerations of the program.
-        change: Derivative of ``M a + c`` at constant a, shape (m, P).
-        miss: Derivative of ``y - A a`` at constant a, shape (p, P).
-        b_slope: Derivative of the joint velocities of the reference, shape (a, P).
+        bound: The `Machine`.
+        visited: The `Site`.
+        joints: The step with all joints tracked.
+        program: The `Program`.
+        force: Derivatives of the inverse dynamics at the acceleration of the program (`Force`).
     """
-    J, at, h, rows, x, unit = (
-        site.contacts.jacobian,
-        site.columns,
-        site.machine.h,
-        program.rows,
-        program.x,
-        program.unit,
-    )
-    (r, m), u = J.shape, site.v.size - rows.joints.size
-    strict, each = rows.weight == np.inf, np.arange(m + r)
-    weight, missed = np.where(strict, 0.0, rows.weight), rows.y - rows.A @ x[:m]
-    H, gradient = np.zeros((m + r, m + r)), program.force_weight * np.concatenate((np.zeros(m), x[m:]))
-    H[:m, :m] = rows.A.T @ (weight[:, None] * rows.A)
-    H[each, each] += np.concatenate((np.zeros(u), rows.joint_weight, np.full(r, program.force_weight)))
-    gradient[:m] -= rows.A.T @ (weight * missed)
-    gradient[u:m] += rows.joint_weight * (x[u:m] - rows.joints)
-    equations, multipliers, wrong = _multipliers(equations, gradient)
+    machine, site, known = bound.borrowed, visited.borrowed, program.borrowed
+    (M, J), at, h, rows, x, unit = (site.terms.M, site.terms.J), site.at, machine.h, known.rows, known.x, known.unit
+    (r, m), a = J.shape, x[: site.v.shape[0]].copy()
+    u, strict = m - rows.joints.shape[0], rows.weight == np.inf
+    change = momentum(bound, visited, force.borrowed) / h  # of M a + c at constant a
+    change[:, at.v : at.v + m] += M / h
+    by_q, by_v = change[:, at.q : at.q + m].copy(), change[:, at.v : at.v + m].copy()
+    targets, placement = machine.tasks.targets, machine.tasks.placement
+    body = bind(Body(placement, targets, site.motion, M, site.v, a, M @ a + site.bias, by_q, by_v))
+    miss, (miss_q, miss_v) = np.zeros((rows.y.shape[0], at.total)), miss_slopes(body)
+    miss[:, at.q : at.q + m], miss[:, at.v : at.v + m] = miss_q, miss_v
+    for i in range(rows.y.shape[0]):
+        miss[i, at.task + i] += 1.0
+    contacts = target(bound, visited) - rows_times(site.terms, site.v + h * a)
+    contacts[:, at.v : at.v + m] -= J
+    weight, missed = np.where(strict, 0.0, rows.weight), rows.y - rows.A @ a
+    weighted = weight.copy().reshape(-1, 1)
+    A_T, H, gradient = np.ascontiguousarray(rows.A.T), np.zeros((m + r, m + r)), known.force_weight * x
+    H[:m, :m] = A_T @ (weighted * rows.A)
+    gradient[:m] = -(A_T @ (weight * missed))
+    for k in range(u, m + r):
+        H[k, k] += rows.joint_weight[k - u] if k < m else known.force_weight
+        if k < m:
+            gradient[k] += rows.joint_weight[k - u] * (x[k] - rows.joints[k - u])
+    equations, multipliers, wrong = _multipliers(_equations(visited, program, contacts / h, miss[strict]), gradient)
     z, pull = multipliers @ equations.z, weight * missed
-    pull[strict] -= multipliers[r : r + int(strict.sum())]
-    g = np.vstack(
-        (rows.A.T @ (weight[:, None] * miss) - site.rows_transposed(multipliers[:r]), unit * site.rows_times(z))
-    )
-    g[:m, at.q] += transposed_slope(body, site.machine.tasks.targets, pull) - inertia_times(body.motion.tree, z)
-    g[u:m] += rows.joint_weight[:, None] / h * b_slope
-    g[u:m, at.v][:, u:] -= np.diag(rows.joint_weight / h)
-    for row in np.flatnonzero(equations.cone >= 0):
+    pull[strict] -= multipliers[r : r + strict.sum()]
+    g = np.zeros((m + r, at.total))
+    g[:m] = A_T @ (weighted * miss) - rows_transposed(site.terms, multipliers[:r].copy())
+    g[m:] = unit * rows_times(site.terms, z)
+    g[:m, at.q : at.q + m] += transposed_slope(body, pull) - inertia_times(site.motion.tree, z)
+    largest = 1e-300
+    for j in range(m - u):
+        pulls = rows.joint_weight[j]
+        g[u + j] += pulls / h * known.b[j]
+        g[u + j, at.v + u + j] -= pulls / h
+        largest = max(largest, abs(pulls * rows.joints[j]))
+    for row in range(equations.cone.shape[0]):
         contact = equations.cone[row]
-        g[m + contact, at.mu.start + contact] -= (1.0 - INSIDE) * multipliers[row]
-    e = equations.slope + equations.z @ (site.rows_transposed(unit * x[m:]) - change)
+        if contact >= 0:
+            g[m + contact, at.mu + contact] -= (1.0 - INSIDE) * multipliers[row]
+    e = equations.slope + equations.z @ (rows_transposed(site.terms, unit * x[m:]) - change)
     slope = optimum(H, equations.C, g, e)
     b = h * slope[u:m]
-    b[:, at.v][:, u:] += np.eye(m - u)
-    significant = np.abs(gradient).max() > 1e-6 * np.abs(rows.joint_weight * rows.joints).max(initial=1e-300)
-    error = np.maximum(site.errors(equations.C @ slope - e, e), wrong if significant else 0.0)
+    for j in range(m - u):
+        b[j, at.v + u + j] += 1.0
+    if not np.abs(gradient).max() > 1e-6 * largest:
+        wrong = 0.0
+    error = np.maximum(errors(site.terms.ends, equations.C @ slope - e, e), wrong)
     return Wanted(b, missed, miss - rows.A @ slope[:m], error)

@@ -1,0 +1,284 @@
+"""The derivative of a step, compiled: the chain of `idcontrol.controllers.gradient` from the demand to the torques."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from idcontrol.controllers.gradient.choice import Chosen
+from idcontrol.controllers.gradient.demand import (
+    Force,
+    bound_slope,
+    demand,
+    held_slope,
+    momentum,
+    projection,
+    target,
+)
+from idcontrol.controllers.gradient.equations import fit, rows_transposed
+from idcontrol.controllers.gradient.impulses import Goal, Optimum, faces, no_optimum, raw_impulses, share, torque_unit
+from idcontrol.controllers.gradient.motion import PART, SLIDE, Motion, Moved, Roles, Sources, Yielding, motion
+from idcontrol.controllers.gradient.site import NO_ERRORS
+from idcontrol.dynamics.derivatives import skew, turn_by
+from idcontrol.kernels.bound import Bound, bind
+from idcontrol.kernels.jit import njit
+from idcontrol.models.reduced import ALL_EDGES
+from idcontrol.types import Array, Integers
+
+
+class Solution(NamedTuple):
+    """A solved step, and what its derivative needs in addition.
+
+    Attributes:
+        v_plus: Velocity at the end of the period, shape (m,).
+        f: Impulses of the contacts, shape (3 n,) [N s].
+        tau: Torques, shape (a,) [N m].
+        chosen: The scheme's choice.
+        force: Derivatives of the inverse dynamics at (v⁺ - v) / h.
+        b: Derivative of the joint velocities that tasks demand, shape (a, P); empty without tasks.
+        task: Derivative of the misses of the tasks, shape (p, P); empty without tasks.
+        error: Relative errors of the tasks' equations (`equations.errors`).
+    """
+
+    v_plus: Array
+    f: Array
+    tau: Array
+    chosen: Chosen
+    force: Force
+    b: Array
+    task: Array
+    error: Array
+
+
+class Slopes(NamedTuple):
+    """Derivatives of a step, as users see them: forces in world axes, velocities in Pinocchio's layout.
+
+    Attributes:
+        identity: Identities of the contacts, shape (n,).
+        tau: Derivative of the torques, shape (a, P).
+        force: Forces, shape (n, 3) [N].
+        force_slope: Derivative of the forces, shape (3 n, P).
+        v_next: Velocity at the end of the period, shape (m,).
+        v_slope: Derivative of `v_next`, shape (m, P).
+        task: Derivative of the misses of the tasks, shape (p, P).
+        kinds: Roles of the contacts (`motion.ROLES`), shape (n,).
+        joints: 0 for a tracked joint, 1 for a tracked joint at a bound, 2 for a released joint, shape (a,).
+        distances: Distances of impulses [N s], speeds [m/s] and motor impulses [N m s] to the next change.
+        moved: Errors of the equations of the motion (`equations.errors`).
+        error: Errors of all equations.
+        finite: True if all derivatives are finite.
+        limited: True if a contact force of stage II lies on a face of its cone.
+        optimum: The optimality conditions of stage II (`Optimum`), bound; meaningless without stage II.
+    """
+
+    identity: Integers
+    tau: Array
+    force: Array
+    force_slope: Array
+    v_next: Array
+    v_slope: Array
+    task: Array
+    kinds: Integers
+    joints: Integers
+    distances: Array
+    moved: Array
+    error: Array
+    finite: bool
+    limited: bool
+    optimum: Bound
+
+
+@njit(cache=True, error_model="numpy")
+def derive(bound: Bound, visited: Bound, joints: Bound, solved: Bound, solution: Bound) -> Slopes:
+    """Return the derivative of a solved step.
+
+    Args:
+        bound: The `Machine` at the inputs of the step.
+        visited: The `Site`.
+        joints: The step with all joints tracked (`AssembledStep`).
+        solved: The step that was solved last, maybe with released joints.
+        solution: The `Solution`.
+    """
+    machine, site, step, at_all, known = (
+        bound.borrowed,
+        visited.borrowed,
+        solved.borrowed,
+        joints.borrowed,
+        solution.borrowed,
+    )
+    chosen, f, terms, h = known.chosen, known.f, site.terms, machine.h
+    m, a, free, fixed, J = site.v.shape[0], known.tau.shape[0], step.w.free, step.w.fixed, terms.J
+    d, task, b, wrong = target(bound, visited), known.task, known.b, known.error
+    if b.shape[0] == 0:
+        task = np.zeros((0, site.at.total))
+        wanted, slope = demand(bound, visited)
+        b, wrong = projection(bound, visited, joints, wanted, slope, d)
+    least, most = bound_slope(bound, visited, joints)
+    held, b_slope, bounded = np.full(a, 2), np.zeros((fixed.shape[0], site.at.total)), np.zeros((a, site.at.total))
+    p = momentum(bound, visited, known.force)
+    for k in range(fixed.shape[0]):
+        held[fixed[k] - (m - a)], b_slope[k] = 0, b[fixed[k] - (m - a)]
+    for j in range(a):
+        upper = h * known.tau[j] > 0.5 * (at_all.bounds.least[j] + at_all.bounds.most[j])
+        bounded[j] = most[j] if upper else least[j]
+        if held[j] == 2:
+            p[m - a + j] -= bounded[j]
+    yielding = chosen.yielding
+    if chosen.rigid:
+        yielding = Yielding(np.zeros(f.shape[0]), np.zeros((f.shape[0], site.at.total)))
+    at = Motion(
+        free, fixed, step.w.kappa, J @ step.w.v_free - step.target, step.target, step.cones.mu, known.v_plus, chosen.raw
+    )
+    moved = motion(terms, chosen.law, at, Sources(b_slope, d, p, yielding))
+    shared = no_optimum()
+    f_slope, unexplained = moved.y_slope, NO_ERRORS.copy()
+    if chosen.rigid and (chosen.adds or not chosen.shares):
+        f_slope, unexplained = raw_impulses(terms, free, chosen.raw, moved, chosen.kept)
+    if chosen.shares:
+        goal = held_slope(bound, visited, joints)[fixed - (m - a)]
+        if chosen.adds:
+            across = np.ascontiguousarray(J[:, fixed].T)
+            goal += moved.p[fixed] - rows_transposed(terms, chosen.raw)[fixed] - across @ f_slope
+        typical, unit = torque_unit(visited, solved, bool(step.cones.weight.any()))
+        stage = Goal(
+            free,
+            fixed,
+            step.w.kappa,
+            step.cones.mu,
+            step.cones.weight,
+            chosen.cone,
+            f,
+            chosen.reference,
+            goal,
+            step.bounds.least,
+            step.bounds.most,
+            least[fixed - (m - a)],
+            most[fixed - (m - a)],
+            typical,
+            unit,
+        )
+        result = share(terms, stage, known.v_plus, moved.p)
+        f_slope, unexplained, shared = result.slope, np.maximum(unexplained, result.error), result.at
+        for k in shared.bounded:
+            held[fixed[k] - (m - a)] = 1
+    out = bounded.copy()
+    pushed = moved.p - rows_transposed(terms, f) - np.ascontiguousarray(J.T) @ f_slope
+    for k in fixed:
+        out[k - (m - a)] = pushed[k]
+    order, error = machine.terms.order, np.maximum(np.maximum(wrong, moved.error), unexplained)
+    force, force_slope = world_forces(site.contacts.axes, site.rows.axes, f, f_slope)
+    v_next, v_slope = turned(site.flyers, h, known.v_plus, moved.slope)
+    back = np.argsort(order)
+    distances = _distances(visited, solved, solution, moved, shared)
+    return Slopes(
+        site.contacts.identity.copy(),
+        in_users_columns(order, out / h),
+        force / h,
+        in_users_columns(order, force_slope / h),
+        v_next[back],
+        in_users_columns(order, v_slope[back]),
+        in_users_columns(order, task),
+        moved.roles.kind,
+        held,
+        distances,
+        moved.error,
+        error,
+        bool(np.isfinite(out.sum() + force_slope.sum() + v_slope.sum())),
+        chosen.shares and shared.faces.owner.shape[0] < f.shape[0],
+        bind(shared),
+    )
+
+
+@njit(cache=True, error_model="numpy")
+def in_users_columns(order: Integers, slope: Array) -> Array:
+    """Return the derivative with the columns of q and v, which are the first, in Pinocchio's layout."""
+    out, m = slope.copy(), order.shape[0]
+    for block in (0, m):
+        for i in range(m):
+            out[:, block + order[i]] = slope[:, block + i]
+    return out
+
+
+@njit(cache=True, error_model="numpy")
+def world_forces(axes: Array, axes_slope: Array, f: Array, slope: Array) -> tuple[Array, Array]:
+    """Return impulses in world axes, shape (n, 3), and their derivative, shape (3 n, P).
+
+    Args:
+        axes: Axes of the contacts, shape (n, 3, 3).
+        axes_slope: Derivative of the axes by q, shape (n, 3, 3, m).
+        f: Impulses, shape (3 n,).
+        slope: Derivative of f; its first m columns belong to q.
+    """
+    n, m = axes.shape[0], axes_slope.shape[3]
+    force, out = np.zeros((n, 3)), np.zeros_like(slope)
+    for i in range(n):
+        for x in range(3):
+            for axis in range(3):
+                along, y = axes[i, axis, x], f[axis * n + i]
+                force[i, x] += y * along
+                out[3 * i + x] += along * slope[axis * n + i]
+                for k in range(m):
+                    out[3 * i + x, k] += y * axes_slope[i, axis, x, k]
+    return force, out
+
+
+@njit(cache=True, error_model="numpy")
+def turned(flyers: Integers, h: float, v_plus: Array, slope: Array) -> tuple[Array, Array]:
+    """Return v⁺ in the final axes of free-flyers, as `System.advance` does, and its derivative."""
+    v, out = v_plus.copy(), slope.copy()
+    for rows in flyers:
+        linear, angular = rows[:3], rows[3:]
+        R, J = turn_by(h * v_plus[angular])
+        R_T = np.ascontiguousarray(R.T)
+        moved = R_T @ v_plus[linear]
+        changed = R_T @ slope[linear] + skew(moved) @ J @ (h * slope[angular])
+        for x in range(3):
+            v[linear[x]], out[linear[x]] = moved[x], changed[x]
+    return v, out
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _distances(visited: Bound, solved: Bound, solution: Bound, moved: Moved, shared: Optimum) -> Array:
+    """Return `Slopes.distances`."""
+    site, step, known = visited.borrowed, solved.borrowed, solution.borrowed
+    chosen, fixed = known.chosen, step.w.fixed
+    determined = chosen.adds or not chosen.shares  # otherwise stage II alone chooses the forces
+    u = site.terms.J @ moved.v_plus - step.target
+    room = np.inf
+    vertex = chosen.raw if determined else np.zeros(0)
+    least, speed = distances(moved.roles, step.cones.mu, u, vertex, chosen.kept, step.cones.v_tol)
+    s = (site.terms.M @ moved.v_plus + step.w.kappa)[fixed] - np.ascontiguousarray(site.terms.J[:, fixed].T) @ known.f
+    for k in range(fixed.shape[0]):
+        if not chosen.shares or not (shared.bounded == k).any():
+            room = min(room, min(step.bounds.most[k] - s[k], s[k] - step.bounds.least[k]))
+    force = min(least, shared.faces.distance if chosen.shares else np.inf)
+    return np.array((force, speed, room))
+
+
+@njit(cache=True, error_model="numpy")
+def distances(roles: Roles, mu: Array, u: Array, vertex: Array, kept: Array, v_tol: float) -> tuple[float, float]:
+    """Return the distances of impulses [N s] and of speeds [m/s] to the next change of the roles of n contacts.
+
+    Args:
+        roles: The roles.
+        mu: Friction, shape (n,).
+        u: Velocities of the contacts relative to their targets, shape (3 n,) [m/s].
+        vertex: Impulses of a rigid contact model, shape (3 n,); empty if another choice determines the forces.
+        kept: As `Chosen.kept`, for these impulses.
+        v_tol: Speed up to which a contact counts as at rest [m/s].
+    """
+    n, force, speed = mu.shape[0], np.inf, np.inf
+    if vertex.shape[0] > 0:
+        force = faces(np.full(n, ALL_EDGES), vertex, np.minimum(mu, 1e6), np.abs(vertex).max()).distance
+        if kept.shape[1] > 0:
+            force = min(force, np.abs(fit(kept, vertex)[0]).min())
+    for i in range(n):
+        kind, slip = roles.kind[i], max(abs(u[n + i]), abs(u[2 * n + i]))
+        if vertex.shape[0] > 0 and kind != PART and not vertex[i::n].any():  # another vertex may load this contact
+            force = 0.0
+        if kind == PART:
+            speed = min(speed, u[i])
+        elif kind == SLIDE:
+            speed = min(speed, min(slip, abs(slip - v_tol)))
+    return force, speed

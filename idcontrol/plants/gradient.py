@@ -1,0 +1,159 @@
+"""Derivative of a plant's step, by the equations of a control step's derivative (`idcontrol.controllers.gradient`).
+
+In forward mode no velocity is prescribed, and motor impulses are part of κ: item 3 of that chain is the whole step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import numpy as np
+import pinocchio as pin
+
+from idcontrol.contact.contacts import Contacts
+from idcontrol.contact.sensitivity import row_derivatives
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.controllers.gradient.chain import distances, in_users_columns, turned, world_forces
+from idcontrol.controllers.gradient.choice import support
+from idcontrol.controllers.gradient.equations import Terms, least_squares
+from idcontrol.controllers.gradient.impulses import raw_impulses
+from idcontrol.controllers.gradient.motion import NO_SLIP, ROLES, Motion, Moved, Sources, Yielding, motion
+from idcontrol.controllers.gradient.result import EXPLAINED, SINGULAR, Active, Linearization, Margin
+from idcontrol.dynamics.derivatives import inverse_dynamics, motions, skew, turn_by
+from idcontrol.dynamics.system import System
+from idcontrol.kernels.placements import placement_views
+from idcontrol.models import coulomb, coulomb_cone, no_slip
+from idcontrol.models.distribution import CIRCLE, COULOMB
+from idcontrol.models.step import PUSH_OUT_SPEED, ContactModel
+from idcontrol.plants.parts import STICK_RAD_S
+from idcontrol.types import Array, Integers, State
+
+LAWS: Final[Mapping[ContactModel, int]] = {coulomb.solve: COULOMB, coulomb_cone.solve: CIRCLE, no_slip.solve: NO_SLIP}
+"""Laws (`contact_roles`) of the contact models whose steps have derivatives."""
+BY: Final = ("q", "v", "tau", "mu")
+"""Names of the parameters."""
+
+
+class Stepped(NamedTuple):
+    """A step of a plant and its solution.
+
+    Attributes:
+        h: Length of the step [s].
+        state: The state at its beginning; the system is updated at it, with the friction of the joints.
+        contacts: The n contacts.
+        tau: Torques, shape (a,) [N m].
+        v_plus: Velocity at its end, shape (m,).
+        f: Impulses, shape (3 n,) [N s].
+        law: Law of the contacts (`idcontrol.controllers.gradient.motion.contact_roles`).
+    """
+
+    h: float
+    state: State
+    contacts: Contacts
+    tau: Array
+    v_plus: Array
+    f: Array
+    law: int
+
+
+def linearized(system: System, spheres: SphereContacts, step: Stepped) -> Linearization:
+    """Return the derivative of a step of a plant."""
+    contacts, h, v = step.contacts, step.h, system.from_pinocchio(step.state.v)
+    n, m, a = len(contacts), v.size, step.tau.size
+    rows = row_derivatives(spheres, contacts, motions(system, placement_views(system.data.oMi), v))
+    ends = np.cumsum([m, m, a, n])
+    p, d = _momentum(system, step, v, ends), np.zeros((3 * n, ends[-1]))
+    closing = contacts.gap / h > -PUSH_OUT_SPEED
+    d[:n, :m] = np.where(closing, -1.0 / h, 0.0)[:, None] * rows.gap
+    target = contacts.surface_velocity.copy()
+    target[:n] -= np.maximum(contacts.gap / h, -PUSH_OUT_SPEED)
+    kappa = h * system.bias - system.M @ v
+    kappa[m - a :] -= h * step.tau
+    terms = Terms(system.M.copy(), contacts.jacobian.copy(), rows.jacobian, ends)
+    rest = terms.J @ least_squares(terms.M, -kappa[:, None])[:, 0] - target
+    kept = support(step.law, contacts.mu, np.zeros(n, dtype=np.int64), step.f)
+    rigid = Yielding(np.zeros(3 * n), np.zeros((3 * n, ends[-1])))
+    at = Motion(np.arange(m), np.zeros(0, dtype=np.int64), kappa, rest, target, contacts.mu.copy(), step.v_plus, step.f)
+    moved = motion(terms, step.law, at, Sources(np.zeros((0, ends[-1])), d, p, rigid))
+    f_slope, unexplained = raw_impulses(terms, at.free, step.f, moved, kept)
+    force, force_slope = world_forces(contacts.axes, rows.axes, step.f, f_slope)
+    back, order = np.argsort(system.order), system.order
+    v_next, v_slope = turned(system.flyer_rows, h, step.v_plus, moved.slope)
+    u = terms.J @ step.v_plus - target
+    room, speed = distances(moved.roles, contacts.mu, u, step.f, kept, 0.0)
+    error = np.maximum(moved.error, unexplained)
+    return Linearization(
+        identity=contacts.identity.copy(),
+        tau=step.tau.copy(),
+        force=force / h,
+        v_next=v_next[back],
+        task=np.zeros(0),
+        active=Active(tuple(ROLES[kind] for kind in moved.roles.kind), ("free",) * a),
+        margin=Margin(room / h, speed, np.inf, np.inf),
+        reason=_reason(moved, unexplained, v_slope),
+        error=dict(zip(BY, error[: len(BY)].tolist(), strict=True)),
+        slopes={
+            "force": in_users_columns(order, force_slope / h),
+            "v_next": in_users_columns(order, v_slope[back]),
+            "q_next": _configuration(system, step, in_users_columns(order, moved.slope[back])),
+        },
+        columns=dict(zip(BY, map(slice, [0, *ends[:-1].tolist()], ends.tolist()), strict=True)),
+    )
+
+
+def _configuration(system: System, step: Stepped, slope: Array) -> Array:
+    """Return the derivative of the configuration at the end of the step, as a tangent there, shape (m, P).
+
+    Free-flyers move in a straight line (`System.advance`), unlike in Pinocchio.
+
+    Args:
+        system: The robot.
+        step: The step.
+        slope: Derivative of v⁺ in Pinocchio's layout, in the axes of the beginning of the step.
+    """
+    h, m, v = step.h, slope.shape[0], system.to_pinocchio(step.v_plus)
+    by_q, by_v = pin.dIntegrate(system.model, step.state.q, h * v)
+    out = by_v @ (h * slope)
+    out[:, :m] += by_q
+    moves = h * slope
+    moves[:, :m] += np.eye(m)
+    for k in system.flyer_v.tolist():
+        linear, angular = slice(k, k + 3), slice(k + 3, k + 6)
+        R, J = turn_by(h * v[angular])
+        out[linear] = moves[linear]
+        out[linear, angular] -= h * skew(v[linear])
+        out[linear], out[angular] = R.T @ out[linear], J @ (h * slope[angular])
+        out[angular, angular] += R.T
+    return out
+
+
+def _reason(moved: Moved, unexplained: Array, v_slope: Array) -> str:
+    """Return `Linearization.reason`."""
+    together = [0, 1, 2, -1]  # forces may jump with the friction of one contact
+    if not np.isfinite(v_slope).all():
+        return SINGULAR
+    if not (moved.error[together] <= EXPLAINED).all():
+        return "the motion does not follow from its active set"
+    if not (unexplained[together] <= EXPLAINED).all():
+        return "contact forces are not unique, and their choice has no derivative; v_next and q_next have one"
+    return ""
+
+
+def _momentum(system: System, step: Stepped, v: Array, ends: Integers) -> Array:
+    """Return the derivative of ``M v⁺ + κ`` at constant v⁺, shape (m, P)."""
+    h, v_plus, a, m, M = step.h, step.v_plus, step.tau.size, v.size, system.M.copy()
+    by_q, by_v = inverse_dynamics(system, step.state.q, v, (v_plus - v) / h)
+    out, each = np.zeros((m, ends[-1])), np.arange(a)
+    joints = m - a + each
+    if system.actuators is not None:  # `parts.brake` adds h D v⁺, and h D to M; explicit dry friction is constant
+        friction, speed, armature = system.actuators.friction, np.abs(v[joints]), system.actuators.armature
+        most = np.maximum(speed, STICK_RAD_S)
+        implicit = np.where((speed > STICK_RAD_S) & (armature * speed > h * friction), 0.0, friction)
+        M[joints, joints] -= h * (system.actuators.damping + implicit / most)
+        falls = np.where(speed > STICK_RAD_S, -implicit / most**2 * np.sign(v[joints]), 0.0)
+        out[joints, m + joints] = h * falls * v_plus[joints]
+    out[:, :m] = h * by_q
+    out[:, m : 2 * m] += h * by_v - M
+    out[joints, 2 * m + each] = -h
+    return out

@@ -1,0 +1,74 @@
+"""Derivatives of a plant's step against differences of the step itself."""
+
+import numpy as np
+import pinocchio as pin
+import pytest
+
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.terrain import plane
+from idcontrol.errors import InputError
+from idcontrol.models import coulomb, dissipation
+from idcontrol.plants.stepping import Stepping
+from idcontrol.types import State
+from tests import scenes
+from tests.differences import extended
+
+pytestmark = pytest.mark.interpreted
+
+STICKING, SLIDING = 0.0, 0.5
+
+
+def standing(speed, mu, model=coulomb.solve, feet=2):
+    """A quadruped on two feet, with a state and torques; its feet stick, or slide at this speed."""
+    system, rng = scenes.links(), np.random.default_rng(1)
+    spheres = SphereContacts(system, scenes.FEET[:feet], scenes.RADIUS, plane(), mu)
+    q = pin.integrate(system.model, scenes.home(system), np.r_[0.0, 0.0, -0.001, 0.002 * rng.normal(size=15)])
+    system.update(q, np.zeros(18))
+    J, v = spheres.detect(np.inf).jacobian, np.r_[0.8 * speed, 0.6 * speed, np.zeros(4), 0.02 * rng.normal(size=12)]
+    if speed == STICKING:
+        v -= np.linalg.pinv(J) @ (J @ v)
+    return Stepping(system, spheres, model, 1e-3), State(t=0.0, q=q, v=system.to_pinocchio(v)), rng.normal(size=12)
+
+
+@pytest.mark.parametrize("by", ["q", "v", "tau", "mu"])
+@pytest.mark.parametrize(("speed", "mu"), [(STICKING, 0.8), (SLIDING, 0.3)])
+def test_derivatives_of_a_step_agree_with_differences(speed, mu, by):
+    plant, state, tau = standing(speed, mu)
+    system, rng = plant._system, np.random.default_rng(2)
+    plant.reset(state)
+    after, lin = plant.linearize(tau, 1e-3)
+    assert lin.reason == ""
+    assert lin.active.contacts == (("stick" if speed == STICKING else "slide"),) * 2
+    direction = rng.normal(size=lin.jacobian(of="v_next", by=by).shape[1])
+
+    def moved(size):
+        change = {name: np.zeros(lin.jacobian(of="force", by=name).shape[1]) for name in ("q", "v", "tau", "mu")}
+        change[by] = size * direction
+        plant._contacts.mu = mu + change["mu"]
+        plant.reset(State(t=0.0, q=pin.integrate(system.model, state.q, change["q"]), v=state.v + change["v"]))
+        end = plant.step(tau + change["tau"], 1e-3)
+        forces = plant.contact_forces().force.ravel()
+        return np.concatenate((pin.difference(system.model, after.q, end.q), end.v, forces))
+
+    measured, changes = extended(moved, 1e-5), lin.jvp(**{by: direction})
+    derived = np.concatenate((changes["q_next"], changes["v_next"], changes["force"].ravel()))
+    for part in (slice(0, 18), slice(18, 36), slice(36, None)):
+        scale = max(np.abs(measured[part]).max(), 1e-3)
+        # 1e-12 of rounding in forces, divided by the step
+        assert np.abs(derived[part] - measured[part]).max() <= 1e-6 * scale
+
+
+def test_steps_without_a_derivative_are_refused():
+    plant, state, tau = standing(STICKING, 0.8, dissipation.solve)
+    plant.reset(state)
+    with pytest.raises(InputError, match="only coulomb-lcp"):
+        plant.linearize(tau, 1e-3)
+    plant, state, tau = standing(STICKING, 0.8)
+    plant.reset(state)
+    with pytest.raises(InputError, match="needs substeps"):
+        plant.linearize(tau, 1e-2)
+    high = state.q.copy()
+    high[2] += 1.0
+    plant.reset(State(t=0.0, q=high, v=state.v))
+    with pytest.raises(InputError, match="in flight"):
+        plant.linearize(tau, 1e-3)
