@@ -2,8 +2,9 @@
 
 Input and output arrays have one row per robot. For each row, a compiled loop computes the multibody terms
 (`idcontrol.dynamics.multibody`), detects the contacts and takes the control step. It releases the interpreter's lock,
-so threads share the rows. Python code runs only for rows that compiled code does not solve: the row's contact problem
-has no accurate solution, or the compiled contact model does not support infinite friction.
+so threads share the rows. Python code runs only for rows that compiled code does not solve: their contact problem has
+no accurate solution, or infinite friction without a consistent set of sticking contacts. Rows of `id-coulomb-qp-1` with
+infinite friction always run in Python.
 
 The result of a row is bitwise equal to the result of `Controllers.single`, a controller for one robot.
 """

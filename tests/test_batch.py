@@ -143,6 +143,21 @@ def test_no_row_is_stepped_in_python(name, robot, monkeypatch):
     assert (commands.status <= Status.REPAIRED).all()
 
 
+@pytest.mark.parametrize("name", ["id-coulomb-qp", "id-coulomb-lcp"])
+def test_rows_with_infinite_friction_are_not_stepped_in_python(name, monkeypatch):
+    n = 5  # slow rows, whose roles are consistent
+    ours, model = Controllers(name, ROBOT, n, mu=np.inf), Controllers("id-noslip-qp", ROBOT, n, mu=np.inf)
+    monkeypatch.setattr(ours, "_step_in_python", lambda *_: pytest.fail("a row is stepped in Python"))
+    singles = [ours.single(np.inf) for _ in range(n)]
+    for t, q, v, references in demands():
+        references = References(*(rows[:n] for rows in references))
+        command, expected = ours(t, q[:n], v[:n], references), model(t, q[:n], v[:n], references)
+        for i in range(n):
+            assert (command.tau[i] == singles[i](State(t=t, q=q[i], v=v[i]), references.row(i)).tau).all()
+        if name == "id-coulomb-qp":  # its second stage is the same as in the model without slip
+            np.testing.assert_allclose(command.tau, expected.tau, rtol=0, atol=1e-8)
+
+
 @pytest.mark.parametrize("threads", [2, 5, 40])
 def test_the_number_of_threads_changes_nothing(threads):
     inputs, every = demands(), np.arange(N)

@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import Any, Final, SupportsIndex
 
 import numpy as np
+from numba import types
 
 from idcontrol.controllers.repair import ACCURATE, nearest_motion_kernel
 from idcontrol.controllers.step import ANSWER, COARSE, MOVED, NO_SOLUTION, SLIPS, SOLVED, Answer, AssembledStep, Solve
@@ -44,7 +45,7 @@ from idcontrol.models.distribution import (
 )
 from idcontrol.models.forward import Attempt
 from idcontrol.models.no_slip import DUAL, PIVOTING, SLIP_SPEED, no_slip_kernel, settled_kernel
-from idcontrol.models.step import ContactModel
+from idcontrol.models.step import CLOSED_GAP, ContactModel
 from idcontrol.models.whitened import recover_kernel, uncertain
 from idcontrol.solvers import status
 from idcontrol.solvers.basis import column_basis
@@ -285,16 +286,41 @@ def smooth(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
 # --- contact models: each writes the impulses f, and returns True if solved, and the residual
 
 
+@late(lambda *_: types.Tuple((types.boolean, types.float64)))
+@njit(cache=True, inner=True, error_model="numpy")
+def _held_fast(held: Bound, f: Array, arena: Arena) -> tuple[bool, float]:
+    """Solve a step whose contacts all have infinite friction: a contact that presses does not slip.
+
+    Return True if the step is solved, and the residual; write the impulses f (3 n,).
+    """
+    p = held.borrowed
+    n = p.which.shape[0]
+    closed, roundoff = flags(arena, n), uncertain(p.w, arena)
+    for i in range(n):
+        closed[i] = p.contacts.gap[i] <= CLOSED_GAP
+    solved, consistent, settled = settled_kernel(p.w, p.cones.held, closed, arena)
+    p.active[:] = 0  # the active rows belong to another problem
+    assign(f, settled[: 3 * n])
+    if not (solved and consistent) or roundoff.shape[0] > 3 * n or drags(p.w, p.cones, f, arena):
+        return False, np.inf
+    residual = missed_law(p.w, p.cones.mu, f, arena)
+    return residual <= status.TOLERANCE, residual
+
+
 @njit(inline="always")
-def _slipping(kernel: Any, p: AssembledStep, f: Array, arena: Arena) -> tuple[bool, float]:
-    if p.cones.held.any():  # contacts without slip may stick or open: these cases are tried in Python
+def _slipping(kernel: Any, held: Bound, p: AssembledStep, f: Array, arena: Arena) -> tuple[bool, float]:
+    n = p.cones.held.shape[0]
+    if n > 0 and p.cones.held.all():
+        solved, residual = _held_fast(held, f, arena)
+        return solved, residual
+    if p.cones.held.any():  # some contacts slip, others stick or open: these cases are tried in Python
         return False, np.inf
     ending, _, residual = kernel(p.w.rho, p.w.c, uncertain(p.w, arena), p.cones.mu, p.active, f, arena)
     return ending == status.SOLVED, residual
 
 
 @njit(inline="always")
-def _without_slip(dual: bool, p: AssembledStep, f: Array, arena: Arena) -> tuple[bool, float]:
+def _without_slip(dual: bool, _: Bound, p: AssembledStep, f: Array, arena: Arena) -> tuple[bool, float]:
     closed = np.ones(p.cones.mu.shape[0], dtype=np.bool_)
     ending, _, residual, slip = no_slip_kernel(p.w.rho, p.w.c, uncertain(p.w, arena), closed, p.active, dual, f, arena)
     return ending == status.SOLVED and slip <= SLIP_SPEED, residual
@@ -341,7 +367,7 @@ def without_slip(held: Bound, f: Array, solved: bool, arena: Arena) -> Answer:
     p = held.borrowed
     impulse, stay = vector(arena, p.w.fixed.shape[0]), np.ones(p.cones.mu.shape[0], dtype=np.bool_)
     if not solved:
-        solved, settled = settled_kernel(p.w, stay, arena)
+        solved, _, settled = settled_kernel(p.w, stay, stay, arena)
         assign(f, settled)
     if solved:
         stay = _staying(p, f, arena)
@@ -350,7 +376,7 @@ def without_slip(held: Bound, f: Array, solved: bool, arena: Arena) -> Answer:
         residual = nearest_motion_kernel(p.w, p.cones, stay, p.bounds, f, impulse, arena)
         if residual <= ACCURATE:
             return Answer(MOVED, False, residual, impulse, np.nan)
-    solved, residual = _slipping(edge_lcp_kernel, p, f, arena)
+    solved, residual = _slipping(edge_lcp_kernel, held, p, f, arena)
     p.active[:] = 0
     answer = _answer(p, f, solved, residual, arena)
     if not solved:
@@ -372,7 +398,7 @@ def _two_stages(model: Any, kind: Any, relaxes: bool, held: Bound, f: Array, are
     if p.sticks and bounded:
         answer = stick(held, f, arena)
     if answer.ending != SOLVED:
-        solved, residual = model(kind, p, f, arena)
+        solved, residual = model(kind, held, p, f, arena)
         if solved:
             answer = share(p, f, _answer(p, f, True, residual, arena), arena)
             if not relaxes and answer.ending != SOLVED:
@@ -386,7 +412,7 @@ def _two_stages(model: Any, kind: Any, relaxes: bool, held: Bound, f: Array, are
 def _one_stage(kernel: Any, after: Any, held: Bound, f: Array, arena: Arena) -> Answer:
     """Solve a contact model and, if that succeeds, pass the answer through `after`."""
     p = held.borrowed
-    solved, residual = _slipping(kernel, p, f, arena)
+    solved, residual = _slipping(kernel, held, p, f, arena)
     answer = _answer(p, f, solved, residual, arena)
     return after(p, f, answer, arena) if solved else answer
 
@@ -413,13 +439,16 @@ def no_slip_qp(held: Bound, f: Array, arena: Arena) -> Answer:
 def coulomb_qp_raw(held: Bound, f: Array, arena: Arena) -> Answer:
     """Solve maximal dissipation without a second stage: among its optima, the solver's is taken."""
     p = held.borrowed
-    solved, residual = _slipping(edge_lcp_kernel, p, f, arena)
+    solved, residual = _slipping(edge_lcp_kernel, held, p, f, arena)
     return _answer(p, f, solved, residual, arena)
 
 
 @njit(cache=True, error_model="numpy")
 def coulomb_qp_1(held: Bound, f: Array, arena: Arena) -> Answer:
     """Solve maximal dissipation in one stage: a ridge term shares the impulses."""
+    p = held.borrowed
+    if p.cones.held.any():  # only the model in Python has a ridge for contacts without slip
+        return Answer(NO_SOLUTION, False, np.inf, vector(arena, p.w.fixed.shape[0]), np.nan)
     return _one_stage(one_stage_kernel, unload, held, f, arena)
 
 

@@ -26,7 +26,7 @@ from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, assign_rows, solve_upper
 from idcontrol.kernels.linked import linked
 from idcontrol.models.step import CLOSED_GAP, Ending, StepProblem, StepSolution, WarmStart, warm_bits
-from idcontrol.models.sticking import Attempt, Look, Try, scan, settle, settled
+from idcontrol.models.sticking import CONSISTENT, Attempt, Look, Try, scan, settle, settled
 from idcontrol.models.whitened import (
     INEXACT,
     USED_UP,
@@ -512,17 +512,26 @@ def _search_kernel(
 
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
-def settled_kernel(w: Whitened, closed: Booleans, arena: Arena) -> tuple[bool, Array]:  # pragma: no cover - compiled
-    """Search for the contacts that stick, after `no_slip_kernel` has not found them (`sticking.settle`).
+def settled_kernel(
+    w: Whitened, may: Booleans, closed: Booleans, arena: Arena
+) -> tuple[bool, bool, Array]:  # pragma: no cover - compiled
+    """Search for the contacts that stick (`sticking.settle`).
 
-    Return a flag and the impulses of all rows, shape (3 n + e,). The flag is True if the LCP of the normals is solved
-    for the accepted roles.
+    Args:
+        w: The step in whitened form, with rounding bounds.
+        may: Contacts that may stick, shape (n,).
+        closed: Contacts that stick in the first attempt, shape (n,).
+        arena: Arena for all arrays.
+
+    Returns:
+        True if the LCP of the normals is solved for the accepted roles; True if these roles are also consistent; the
+        impulses of all rows, shape (3 n + e,).
     """
     most = vector(arena, w.c.shape[0])
     most[:] = np.inf
     frame = _Frame(w.rho, w.c, w.roundoff, most, w.v_free.shape[0], _OPEN, False, HELD_RANK_TOLERANCE)
-    answer, _ = _settled(_attempt_kernel, _search_kernel, (frame, arena), closed, closed, False)
-    return answer.number == SOLVED, answer.f
+    answer, note = _settled(_attempt_kernel, _search_kernel, (frame, arena), may, closed, False)
+    return answer.number == SOLVED, note == CONSISTENT, answer.f
 
 
 def frictionless(

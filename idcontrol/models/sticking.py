@@ -55,7 +55,7 @@ CONTRADICTED: Final = "no set of sticking contacts is consistent"
 
 _NOTES: Final = ("", MOVING, SQUEEZE, CONTRADICTED, UNSETTLED)
 """Notes of a search, indexed by the result of `scan`."""
-_RIGHT: Final = 0
+CONSISTENT: Final = 0
 _NEARLY: Final = 1
 _SQUEEZED: Final = 2
 _ALL_WRONG: Final = 3
@@ -156,9 +156,9 @@ def settled(
         stick = wanted
     slips = may & ~stick & tried.presses
     if holds(tried) and not slips.any():
-        return tried.answer, _RIGHT if tried.moves == 0.0 else _NEARLY
+        return tried.answer, CONSISTENT if tried.moves == 0.0 else _NEARLY
     answer, number = find(may, stick, *problem)
-    if number in (_RIGHT, _NEARLY):
+    if number in (CONSISTENT, _NEARLY):
         return answer, number
     if tried.solved and not slips.any():
         return tried.answer, _NEARLY
@@ -191,7 +191,7 @@ def result_of(scanned: tuple[Answer, int]) -> tuple[Answer | None, str]:
     The reason is `SQUEEZE` or `CONTRADICTED`, which are proved, or `UNSETTLED`.
     """
     answer, number = scanned
-    return answer if number in (_RIGHT, _NEARLY) else None, _NOTES[number]
+    return answer if number in (CONSISTENT, _NEARLY) else None, _NOTES[number]
 
 
 def scan(attempt: Any, problem: tuple[Any, ...], may: Booleans, guess: Booleans) -> tuple[Any, int]:
@@ -229,7 +229,7 @@ def scan(attempt: Any, problem: tuple[Any, ...], may: Booleans, guess: Booleans)
             tried = attempt(stick, out, rank_tolerance, *problem)
             right = not ((out & tried.presses) | (stick & tried.parts & ~tried.presses)).any()
             if right and holds(tried):
-                return tried.answer, _RIGHT if tried.moves == 0.0 else _NEARLY
+                return tried.answer, CONSISTENT if tried.moves == 0.0 else _NEARLY
             if right and tried.solved and tried.moves <= SLIGHT and ending != _NEARLY:
                 nearly, ending = tried, _NEARLY
             if tried.impossible or tried.moves == 0.0:

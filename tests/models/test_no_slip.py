@@ -125,7 +125,8 @@ def test_the_compiled_search_finds_the_motion_of_the_whole_solution(quadruped, i
         problem = moving_problem(quadruped, rng, inverse=inverse, airborne=0.5)
         contacts, w = problem.contacts, whiten(problem)
         expected = contacts.jacobian[: len(contacts)] @ no_slip.solve(problem).v_plus + contacts.gap / problem.h
-        solved, f = no_slip.settled_kernel(w, contacts.gap <= 1e-5, HEAP)
+        closed = contacts.gap <= 1e-5
+        solved, _, f = no_slip.settled_kernel(w, closed, closed, HEAP)
         assert solved
         velocities = (w.c + w.rho @ (w.rho.T @ f))[: len(contacts)]
         np.testing.assert_allclose(velocities, expected, rtol=0, atol=1e-9 * np.abs(expected).max() + 1e-12)
@@ -208,8 +209,10 @@ def gripper(closing):
 
 
 def test_the_compiled_search_reports_conflicting_velocities():
-    solved, _ = no_slip.settled_kernel(whiten(gripper(0.1)), np.ones(2, dtype=np.bool_), HEAP)
+    closed = np.ones(2, dtype=np.bool_)
+    solved, consistent, _ = no_slip.settled_kernel(whiten(gripper(0.1)), closed, closed, HEAP)
     assert not solved
+    assert not consistent
 
 
 @pytest.mark.parametrize("dual", [False, True], ids=["pivoting", "dual"])
