@@ -20,6 +20,12 @@ AHEAD: Final = 4
 """Number of planned steps; later steps change the present divergent component by less than a millimetre."""
 ARRIVED: Final = 0.01
 """A foot takes no further step if it is closer than this to its last place [m, rad]."""
+RETURN_M: Final = 0.2
+"""Longest sideways motion of a foot in one step along a route [m].
+
+A foot that landed far aside after a push returns in several steps: returning at once saturated the arms' torques and
+tilted the standing sole.
+"""
 STOPS: Final = 0.15
 """Probability that a drawn segment is a stop."""
 STRAFES: Final = 0.2
@@ -104,7 +110,10 @@ def footsteps(
         stands = [foot for foot in range(len(feet)) if foot not in group]
         # a step lands half a step ahead of the middle of the feet
         aim = pose_at(way, lift + walk.single_s + 0.5 * period)
-        places = np.array([_within(aim, feet[stands], beside[stands], beside[foot], way.route) for foot in group])
+        places = np.array([
+            _nearer(_within(aim, feet[stands], beside[stands], beside[foot], way.route), feet[foot], aim[2])
+            for foot in group
+        ])  # fmt: skip
         if lift > way.times[-1] and np.abs(places - feet[group]).max() < ARRIVED:
             break
         feet[group] = places
@@ -133,3 +142,10 @@ def _within(aim: Array, standing: Array, their: Array, own: Array, route: Route)
     low, high = sorted((-outside * inside_m, outside * route.aside_m))
     along = np.clip(away[0], -route.step_m, route.step_m), np.clip(away[1], low, high)
     return compose(amid, np.append((own - off)[:2] + along, goal[2] - amid[2]))
+
+
+def _nearer(place: Array, foot: Array, yaw: float) -> Array:
+    """Return a landing place (x, y, yaw) moved so that the foot moves sideways, across `yaw`, by at most `RETURN_M`."""
+    across = np.array([-np.sin(yaw), np.cos(yaw)])
+    side = float(across @ (place - foot)[:2])
+    return place + np.append((np.clip(side, -RETURN_M, RETURN_M) - side) * across, 0.0)
