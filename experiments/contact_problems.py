@@ -105,7 +105,8 @@ class Tally:
         missed: Not solved, and shown to have a solution.
         beyond_double: Not solved: rounding to double precision alone exceeds the tolerance (function `beyond_double`).
         undecided: Not solved, and unknown whether a solution exists.
-        undecided_contacts_min: Smallest number of coupled contacts in an undecided problem; 0 if all are decided.
+        undecided_contacts_min: Smallest size of the largest coupled group of contacts in an undecided problem of the
+            Coulomb model; 0 without one.
         worst_residual: Largest violation of an answer reported as solved.
         seconds: Time of each call [s].
         failures: Numbers (`numbered_step`) of the problems counted as wrong or missed.
@@ -341,10 +342,10 @@ def rows_violation(rows: Array, r: Array, z: Array) -> float:
 
 
 def beyond_double(rows: Array, r: Array) -> bool:
-    """True if rounding the impulses, or the matrix, to double precision moves LCP(r, ρρᵀ) by more than the tolerance.
+    """True if rounding LCP(r, ρρᵀ) to double precision changes one of its velocities by more than the tolerance.
 
-    The vectors ρ_i are `rows`. Rounding the impulse with the largest effect changes the velocity of the lightest row j
-    by up to 2⁻⁵³ z_i |ρ_i| |ρ_j|. Rounding an entry ρ_i·ρ_j of the matrix changes it by as much. The change is compared
+    The vectors ρ_i are `rows`. Rounding the impulse z_i of largest effect changes the velocity of the lightest row j by
+    up to 2⁻⁵³ z_i |ρ_i| |ρ_j|. Rounding an entry ρ_i·ρ_j of the matrix changes it by as much. The change is compared
     with max |r|, the speed of the fastest row at zero impulse.
     """
     z = project(rows, r).z

@@ -204,9 +204,9 @@ def calibrate(tracks: Sequence[Track]) -> Cube:
     """Return the scale, half width, mass centre and inertia of the cube from flights, poses at rest and single impacts.
 
     Scale and mass centre e minimize the residual of ``position + R e - parabola`` over all flights, whose acceleration
-    is gravity divided by the scale. The half width is the median over tosses of the height in the last three rows. The
-    inertia is the regression of the angular impulse of single corners on the change of the spin; without such an
-    impact it stays as the source states it.
+    is gravity divided by the scale. The half width is the scale times the median over tosses of the mean height in the
+    last three rows. The inertia is the regression of the angular impulse of single corners on the change of the spin;
+    without such an impact it stays as the source states it.
 
     Raises:
         InputError: There are too few rows of flight.

@@ -172,10 +172,10 @@ def _findings(name: str, contacts: Sequence[int], medians: Array, floors: Array)
 
 
 def table_1(m: int, joints: int, n: int, k: int) -> int:
-    """Return operations of all rows of Table 1 of Zapolsky & Drumwright 2017.
+    """Return the sum of operations of all rows of Table 1 of Zapolsky & Drumwright 2017.
 
-    Its row for F X⁻¹Fᵀ, ``2 m n k² - m n k``, counts one contact's k edges; the printed sums count all
-    ``n k`` edges, ``2 m (n k)² - m n k``.
+    Its row for F X⁻¹Fᵀ, ``2 m n k² - m n k``, counts the k edges of one contact. Like the printed sums, this function
+    counts all ``n k`` edges, ``2 m (n k)² - m n k``.
 
     Args:
         m: Number of velocities.

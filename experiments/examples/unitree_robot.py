@@ -7,9 +7,9 @@
     idcontrol loop --robot go1 --rate 500 --peer 127.0.0.1:9002 ...
 
 The robot lies on its belly until a command turns its motors on. Then its drives follow the newest command at 10 kHz.
-It sends its state at 500 Hz, and brakes by itself after 20 periods without a command. It ends after its motors are
-turned off again and no command has come for as long. At the end it prints how many commands arrived; ``late`` counts
-periods without a new command.
+It sends its state at 500 Hz, and brakes by itself after 20 periods without a command. It ends when its motors are off
+again and 20 periods pass without a command. At the end it prints how many commands arrived; ``late`` counts periods
+with the motors on and without a new command.
 """
 
 from __future__ import annotations

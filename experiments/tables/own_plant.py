@@ -3,8 +3,8 @@
 ``idcontrol compare trot --study own-plant``. The problems of plant and controller have two differences. Feet that land
 within a period cause an impact in the plant. The plant closes gaps under standing feet within a period, the controller
 closes them slowly. By default an impact is predicted under the torques of the last step. The study leaves this
-prediction out, alone or with gaps that are closed immediately. It also adds noise to the sensed state: with noise,
-immediate closing makes torques jump, so it is not the default.
+prediction out, once with slow and once with immediate closing of gaps. It also adds noise to the sensed state: with
+noise, immediate closing makes torques jump, so it is not the default.
 """
 
 from __future__ import annotations

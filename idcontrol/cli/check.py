@@ -34,7 +34,10 @@ def command(robot: str, as_json: bool) -> int:
 
 
 def _print_report(robot: str, report: Any) -> None:
-    """Print a report: facts line by line, tables, warnings and problems, then a verdict and the next command."""
+    """Print the facts, tables and warnings of a report, then all problems if there are several.
+
+    Without problems, the verdict follows, and the next command for a robot with a gait.
+    """
     from rich.text import Text
 
     from idcontrol.record.quantities import label, words

@@ -18,7 +18,7 @@ from idcontrol.cli.options import CONTROLLER, FOLDER, JSON, OUT
 def command(folder: Path, controller: str | None, out: Path | None, as_json: bool) -> None:
     """Ask a controller for its torques in the recorded states of the walk in RUN; compare them with the recorded ones.
 
-    By default, the run's controller is asked; its torques must equal the recorded torques bit for bit.
+    By default, the run's controller is asked. The metric equal_share is the share of ticks with bitwise equal torques.
     """
     from idcontrol.cli.run import show_metrics
     from idcontrol.experiments.replayed import record

@@ -84,7 +84,7 @@ class LandingRates(NamedTuple):
 
 
 def landing_rates(landing: Landing, h: float) -> LandingRates:
-    """Return `landing` for control periods of `h` [s]."""
+    """Return the parameters `landing`, with γ for control periods of `h` [s] instead of `decay_s`."""
     return LandingRates(
         h=float(h),
         decay=max(0.0, 1.0 - h / landing.decay_s),

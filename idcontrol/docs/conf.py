@@ -125,7 +125,7 @@ def plain_text(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines:
 
 
 def plain_types(*documented: Any) -> tuple[str, str] | None:
-    """Return signature and result type with type aliases by their names; None without a signature."""
+    """Return signature and result type, with each type alias written as its name; None without a signature."""
     *_, signature, result = documented
     if signature is None:
         return None

@@ -28,7 +28,7 @@ LEG = ("LF_X_1", "LF_Y_2", "LF_Y_3")
 
 
 def walk(controller: str, **settings: Any) -> Run:
-    """Run a trot and return its record; it takes two seconds unless `settings` contains `duration_s`."""
+    """Run a trot of two seconds, or of ``duration_s`` in `settings`, and return its record."""
     with TemporaryDirectory() as folder:
         changes = {"controller": controller, "duration_s": 2.0, **settings}
         config = msgspec.structs.replace(trot.PRESETS["default"], **changes)

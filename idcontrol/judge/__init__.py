@@ -152,9 +152,9 @@ def _in_own_units(law: Law, problem: StepProblem, solution: StepSolution) -> Tou
 def _sap(problem: StepProblem, solution: StepSolution, speed: Array) -> Array:
     """Return the distance of each contact's impulse from the projection of ``-R⁻¹(J v⁺ - v̂)`` onto its cone, (n,).
 
-    R is SAP's regularization and v̂ the normal velocity with which SAP closes a gap. The distance is relative to the
-    impulse or to `speed` / R, whichever is larger. A near-rigid contact obeys its law if the distance is 0 (Castro,
-    Permenter & Han 2022, sections VII and IX).
+    R is SAP's regularization, and v̂ is the surface velocity plus the normal velocity with which SAP closes a gap. The
+    distance is relative to the impulse or to `speed` / R, whichever is larger. A near-rigid contact obeys its law if
+    the distance is 0 (Castro, Permenter & Han 2022, sections VII and IX).
     """
     contacts, h, f = problem.contacts, problem.h, solution.impulses
     n, J = len(contacts), contacts.jacobian

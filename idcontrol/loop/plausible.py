@@ -112,12 +112,12 @@ def believable(
 ) -> bool:  # pragma: no cover - compiled
     """True if this state at time t is plausible; then store it in `heard`.
 
-    A coordinate moves by the integral of its velocity, within `Trust.jump`; the differences of several states add up
-    and decay over `SETTLE_S`. The limit grows with the time between two states, because the velocity may change in
-    between. It does not grow with the velocity: a wrong velocity is as implausible as a wrong position. An implausible
-    state is not stored, so a single wrong state does no harm, and an offset stays implausible until the limit has grown
-    to it. The first state is plausible. So is the first state after the machine's time went back, which is a separate
-    fault.
+    A coordinate must not stand still despite its velocity (`frozen`). Its motion may differ from the integral of its
+    velocity by `Trust.jump`; differences add up over several states, and decay over `SETTLE_S`. The limit grows with
+    the time between two states, because the velocity may change in between. It does not grow with the velocity: a wrong
+    velocity is as implausible as a wrong position. An implausible state is not stored, so a single wrong state does no
+    harm, and an offset stays implausible until the limit has grown to it. The first state is plausible. So is the first
+    state after the machine's time went back, which is a separate fault.
 
     Args:
         heard: The last plausible state.

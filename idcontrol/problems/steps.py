@@ -48,7 +48,7 @@ def random_step(rng: np.random.Generator, *, feet: bool, inverse: bool, contacts
 
 
 def _feet(rng: np.random.Generator, n: int, inverse: bool) -> StepProblem:
-    """Return a floating body with one to six legs of three joints; each rigid foot has one or more of n contacts."""
+    """Return a step of a floating body with one to six three-joint legs; each rigid foot has one or more contacts."""
     legs = int(rng.integers(1, min(n, 6) + 1))
     m, light = 6 + 3 * legs, 10.0 ** -rng.uniform(0.5, 6.0)
     foot = np.column_stack((rng.uniform(-0.3, 0.3, (legs, 2)), np.full(legs, -0.3)))

@@ -156,7 +156,7 @@ class WholeBodyScene:
     Attributes:
         config: The configuration.
         robot: The robot, in front of the assumed wall if there is one.
-        mu_controller: Friction along the tangents that the controller assumes.
+        mu_controller: Friction coefficient along each tangent, as assumed by the controller.
         way: The route of a walk; None without waypoints.
         body: Tasks and feet.
         motion: The planner of the body.

@@ -147,7 +147,7 @@ def _which(outcome: RunOutcome, outcomes: Sequence[RunOutcome]) -> str:
 def _links(comparison: Comparison) -> list[str | None]:
     """Return the address of each run's page, relative to the comparison's page; None for a run without a page.
 
-    Only comparisons of few runs have pages.
+    If at most `DRAWN` runs have ended, their pages are written first.
     """
     few = len(_ended(comparison.outcomes)) <= DRAWN
     links: list[str | None] = []

@@ -400,7 +400,10 @@ class Player:
             self._show()
 
     def advance(self, elapsed: float) -> None:
-        """Advance by `elapsed` seconds of the wall clock; at the end of the film, repeat or stop."""
+        """Go to the slider's time if the user moved it; else, if playing, advance by `elapsed` [s] times the speed.
+
+        At the end, the film repeats or stops.
+        """
         with self._busy:
             if abs(self.slider.value - self._film.times[self._shown]) > 1e-8:
                 self._time = self.slider.value  # the user has moved the slider
