@@ -169,7 +169,7 @@ class _Rows(NamedTuple):
 
     @staticmethod
     def forgotten(n: int, m: int, a: int, k: int, corners: int) -> _Rows:
-        """Return the rows of n robots that have not taken a step."""
+        """Return the memory of n controllers before their first step."""
         whole = np.int64
         return _Rows(
             identity=np.zeros((n, k), dtype=whole),

@@ -42,7 +42,7 @@ rad/s after 1 ms."""
 
 
 def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
-    """Return rows of each plant, of a plant beside each other simulator, of a controller with a plant, and of heaps."""
+    """Time a step of each plant, other simulators beside a plant, a controller with a plant, and heaps."""
     for name in PLANTS:
         own = walk if name == "coulomb-lcp" else walks.walk(walk.robot, name, len(walk.moments))
         yield measure(_step_benchmark(own, name), effort)

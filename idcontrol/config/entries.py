@@ -146,7 +146,7 @@ def registered(group: str) -> dict[str, str]:
 
 
 def _source(name: str) -> list[ast.stmt]:
-    """Parse a module without importing it, since an import may take a second; empty if the module has no file."""
+    """Return a module's statements without importing it (an import may take a second); [] if it has no file."""
     module, *others = name.split(".")
     spec = importlib.util.find_spec(module)
     for other in others:

@@ -53,7 +53,7 @@ def parameters_of(J: Array) -> Array:
 
 
 def physical(J: Array) -> Array:
-    """Return the pseudo-inertias `J` (k, 4, 4), with second moments about the mass centre raised to possible values.
+    """Return the pseudo-inertias `J` (k, 4, 4), with too small second moments about the mass centre raised.
 
     A moment is raised to at least `THINNEST` of the body's largest; all moments of a point mass are set by `POINT_M`.
     """

@@ -136,7 +136,7 @@ def _is_writable(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def claims() -> Iterator[None]:
-    """On exit, delete and unlock the files that `_claim` locked inside; this thread holds Numba's compiler lock."""
+    """On exit, delete and unlock the files claimed in this context; the caller must hold Numba's compiler lock."""
     before = len(_claimed)
     try:
         yield

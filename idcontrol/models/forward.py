@@ -85,7 +85,7 @@ def coulomb(problem: ForwardProblem, f: Array, arena: Arena) -> tuple[bool, int,
 
 @njit(cache=True, error_model="numpy")
 def cone(problem: ForwardProblem, f: Array, arena: Arena) -> tuple[bool, int, float]:
-    """Attempt the step by `idcontrol.models.coulomb_cone`; return True if it is solved, Newton steps, and residual."""
+    """Attempt the step by `idcontrol.models.coulomb_cone`; return (True if solved, Newton steps, residual)."""
     mu = problem.mu
     if mu.shape[0] > MOST_CONTACTS or not _finite_friction(mu):
         return False, 0, np.inf
@@ -95,7 +95,7 @@ def cone(problem: ForwardProblem, f: Array, arena: Arena) -> tuple[bool, int, fl
 
 @njit(cache=True, error_model="numpy")
 def dissipation(problem: ForwardProblem, f: Array, arena: Arena) -> tuple[bool, int, float]:
-    """Attempt the step by `idcontrol.models.dissipation`; return True if it is solved, pivots, and residual."""
+    """Attempt the step by `idcontrol.models.dissipation`; return (True if solved, pivots, residual)."""
     if not _finite_friction(problem.mu):
         return False, 0, np.inf
     ending, pivots, residual = edge_lcp_kernel(

@@ -21,7 +21,7 @@ class ChannelRow:
     """
 
     def __init__(self, channels: Mapping[str, tuple[int, ...]]) -> None:
-        """Lay out `channels`: shapes by name, in order."""
+        """Set up a row of NaN; `channels` has the shape of each channel by name, in the order of the row."""
         self.values: Array = np.full(width(channels), np.nan)
         self.of: dict[str, Array] = views(self.values, channels)
         self._channels = channels

@@ -158,7 +158,7 @@ def _frame_miss(bound: Bound, i: int) -> tuple[Array, Array]:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _turned(R: Array, slope: Array, x: Array, turns: Array) -> Array:
-    """Return the derivative of both halves of x (6,) in axes R, from their derivative (6, m) in world axes."""
+    """Return the derivative (6, m) of ``Rᵀ x`` for both halves of x (6,), from the derivative `slope` (6, m) of x."""
     out, R_T = slope.copy(), np.ascontiguousarray(R.T)
     out[:3] = R_T @ (slope[:3] + skew(x[:3]) @ turns)
     out[3:] = R_T @ (slope[3:] + skew(x[3:]) @ turns)
