@@ -100,13 +100,7 @@ def derive(bound: Bound, visited: Bound, joints: Bound, solved: Bound, solution:
         solved: The step that was solved last, maybe with released joints.
         solution: The `Solution`.
     """
-    machine, site, step, at_all, known = (
-        bound.borrowed,
-        visited.borrowed,
-        solved.borrowed,
-        joints.borrowed,
-        solution.borrowed,
-    )
+    machine, site, step, known = bound.borrowed, visited.borrowed, solved.borrowed, solution.borrowed
     chosen, f, terms, h = known.chosen, known.f, site.terms, machine.h
     m, a, free, fixed, J = site.v.shape[0], known.tau.shape[0], step.w.free, step.w.fixed, terms.J
     d, task, b, wrong = target(bound, visited), known.task, known.b, known.error
@@ -115,13 +109,12 @@ def derive(bound: Bound, visited: Bound, joints: Bound, solved: Bound, solution:
         wanted, slope = demand(bound, visited)
         b, wrong = projection(bound, visited, joints, wanted, slope, d)
     least, most = bound_slope(bound, visited, joints)
-    held, b_slope, bounded = np.full(a, 2), np.zeros((fixed.shape[0], site.at.total)), np.zeros((a, site.at.total))
+    held, b_slope = np.full(a, 2), np.zeros((fixed.shape[0], site.at.total))
+    bounded = _at_bounds(joints, solution, least, most)
     p = momentum(bound, visited, known.force)
     for k in range(fixed.shape[0]):
         held[fixed[k] - (m - a)], b_slope[k] = 0, b[fixed[k] - (m - a)]
     for j in range(a):
-        upper = h * known.tau[j] > 0.5 * (at_all.bounds.least[j] + at_all.bounds.most[j])
-        bounded[j] = most[j] if upper else least[j]
         if held[j] == 2:
             p[m - a + j] -= bounded[j]
     yielding = chosen.yielding
@@ -131,37 +124,9 @@ def derive(bound: Bound, visited: Bound, joints: Bound, solved: Bound, solution:
         free, fixed, step.w.kappa, J @ step.w.v_free - step.target, step.target, step.cones.mu, known.v_plus, chosen.raw
     )
     moved = motion(terms, chosen.law, at, Sources(b_slope, d, p, yielding))
-    shared = no_optimum()
-    f_slope, unexplained = moved.y_slope, NO_ERRORS.copy()
-    if chosen.rigid and (chosen.adds or not chosen.shares):
-        f_slope, unexplained = raw_impulses(terms, free, chosen.raw, moved, chosen.kept)
-    if chosen.shares:
-        goal = held_slope(bound, visited, joints)[fixed - (m - a)]
-        if chosen.adds:
-            across = np.ascontiguousarray(J[:, fixed].T)
-            goal += moved.p[fixed] - rows_transposed(terms, chosen.raw)[fixed] - across @ f_slope
-        typical, unit = torque_unit(visited, solved, bool(step.cones.weight.any()))
-        stage = Goal(
-            free,
-            fixed,
-            step.w.kappa,
-            step.cones.mu,
-            step.cones.weight,
-            chosen.cone,
-            f,
-            chosen.reference,
-            goal,
-            step.bounds.least,
-            step.bounds.most,
-            least[fixed - (m - a)],
-            most[fixed - (m - a)],
-            typical,
-            unit,
-        )
-        result = share(terms, stage, known.v_plus, moved.p)
-        f_slope, unexplained, shared = result.slope, np.maximum(unexplained, result.error), result.at
-        for k in shared.bounded:
-            held[fixed[k] - (m - a)] = 1
+    f_slope, unexplained, shared = _impulse_slope(bound, visited, joints, solved, solution, moved, (least, most))
+    for k in shared.bounded:
+        held[fixed[k] - (m - a)] = 1
     out = bounded.copy()
     pushed = moved.p - rows_transposed(terms, f) - np.ascontiguousarray(J.T) @ f_slope
     for k in fixed:
@@ -188,6 +153,58 @@ def derive(bound: Bound, visited: Bound, joints: Bound, solved: Bound, solution:
         chosen.shares and shared.faces.owner.shape[0] < f.shape[0],
         bind(shared),
     )
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _at_bounds(joints: Bound, solution: Bound, least: Array, most: Array) -> Array:
+    """Return the derivative of the bound that each motor's torque is closest to, shape (a, P) [N m s]."""
+    bounds, known, h = joints.borrowed.bounds, solution.borrowed, joints.borrowed.h
+    out = least.copy()
+    for j in range(out.shape[0]):
+        if h * known.tau[j] > 0.5 * (bounds.least[j] + bounds.most[j]):
+            out[j] = most[j]
+    return out
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _impulse_slope(
+    bound: Bound, visited: Bound, joints: Bound, solved: Bound, solution: Bound, moved: Moved,
+    limits: tuple[Array, Array],
+) -> tuple[Array, Array, Optimum]:  # fmt: skip
+    """Return the derivative of the contact impulses, its errors (`equations.errors`), and stage II.
+
+    Args:
+        bound: The `Machine` at the inputs of the step.
+        visited: The `Site`.
+        joints: The step with all joints tracked.
+        solved: The step that was solved last.
+        solution: The `Solution`.
+        moved: The motion and its derivative.
+        limits: Derivatives of the smallest and largest motor impulses, shape (a, P) each.
+
+    Returns:
+        The derivative, shape (3 n, P); its errors; the optimality conditions of stage II, `no_optimum` without it.
+    """
+    step, known, terms = solved.borrowed, solution.borrowed, visited.borrowed.terms
+    chosen, free, fixed, J = known.chosen, step.w.free, step.w.fixed, terms.J
+    tracked = fixed - (terms.M.shape[0] - known.tau.shape[0])
+    shared = no_optimum()
+    f_slope, unexplained = moved.y_slope, NO_ERRORS.copy()
+    if chosen.rigid and (chosen.adds or not chosen.shares):
+        f_slope, unexplained = raw_impulses(terms, free, chosen.raw, moved, chosen.kept)
+    if chosen.shares:
+        goal = held_slope(bound, visited, joints)[tracked]
+        if chosen.adds:
+            across = np.ascontiguousarray(J[:, fixed].T)
+            goal += moved.p[fixed] - rows_transposed(terms, chosen.raw)[fixed] - across @ f_slope
+        typical, unit = torque_unit(visited, solved, bool(step.cones.weight.any()))
+        stage = Goal(
+            free, fixed, step.w.kappa, step.cones.mu, step.cones.weight, chosen.cone, known.f, chosen.reference, goal,
+            step.bounds.least, step.bounds.most, limits[0][tracked], limits[1][tracked], typical, unit,
+        )  # fmt: skip
+        result = share(terms, stage, known.v_plus, moved.p)
+        f_slope, unexplained, shared = result.slope, np.maximum(unexplained, result.error), result.at
+    return f_slope, unexplained, shared
 
 
 @njit(cache=True, error_model="numpy")
