@@ -176,7 +176,7 @@ def at(kind: Kind, name: str) -> Any:
     """Return the object at a place, ``package.module:NAME`` or ``file.py:NAME``.
 
     Raises:
-        UnknownName: The file or module does not define it.
+        UnknownName: The file or module does not define NAME.
         InputError: The file does not exist or cannot be imported.
     """
     place, _, attribute = name.rpartition(":")

@@ -54,10 +54,10 @@ class Registry(Generic[Setup, Instance]):
 
         Raises:
             UnknownName: Nothing has that name.
-            InputError: The place does not exist.
+            InputError: The place does not exist, cannot be imported, or holds no object of this kind.
         """
         return self.entries[name][1] if name in self.entries else places.factory(self.kind, name, self.entries)
 
     def contact_law(self, name: str) -> ContactLaw:
-        """Return the contact law of the object called `name`; raise errors like `factory`."""
+        """Return the contact law of the object called `name`; raise errors like `places.contact_law`."""
         return self.entries[name][2] if name in self.entries else places.contact_law(self.kind, name, self.entries)

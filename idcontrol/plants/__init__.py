@@ -1,7 +1,8 @@
 """Plants: simulators in place of the hardware, by the names that the command line uses.
 
 `make` returns a plant for a robot on flat ground; `build` takes a complete `Setup`. To add a contact model as a plant,
-register `stepping` with it. To add an external engine, register any object with the methods of `SimulatedPlant`.
+register the factory `stepping(model)`. To add an external engine, register a function that takes a `Setup` and returns
+an object with the methods of `SimulatedPlant`.
 """
 
 from __future__ import annotations
@@ -161,7 +162,8 @@ def build(name: str, setup: Setup) -> SimulatedPlant:
 
     Raises:
         UnknownName: The plant does not exist.
-        InputError: The place in `name` holds no plant, or the plant cannot be built.
+        InputError: `name` is the place of a user's class that does not exist or is no plant, or the plant cannot be
+            built.
     """
     return factory(name)(setup)
 
@@ -171,7 +173,7 @@ def stepping(model: ContactModel, step: PlantStep | None = None, impact: Contact
 
     Args:
         model: The contact model.
-        step: The compiled step with this model; None if there is none.
+        step: The compiled step with this model; None if there is none. Plants with restitution do not use it.
         impact: The model of impacts with restitution, as in `rebounding`.
     """
 

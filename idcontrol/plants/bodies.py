@@ -1,8 +1,9 @@
 """Time stepping of many free bodies with any contact model: ``M (v⁺ - v*) = Jᵀf``, then ``q⁺ = q ⊕ h v⁺``.
 
-Inertia and contact rows are stored in blocks (`idcontrol.models.sparse`), so the cost of a step is proportional to the
-number of contacts. For a few bodies, `dense` adapts models that need dense matrices. With `sap.Sparse`, and shapes
-whose distances have closed forms, a step is one compiled call (`idcontrol.plants.body_step`).
+Here v* is the velocity after a step without contact, and f are the contact impulses. Inertia and contact rows are
+stored in blocks (`idcontrol.models.sparse`), so the cost of a step is proportional to the number of contacts. For a few
+bodies, `dense` adapts models that need dense matrices. With `sap.Sparse`, and shapes whose distances have closed forms,
+a step is one compiled call (`idcontrol.plants.body_step`).
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ class FreeBodies:
         """Start from `state`.
 
         Raises:
-            InputError: The number of bodies is wrong, or a value is not finite.
+            InputError: The number of bodies is wrong, a value is not finite, or a quaternion is zero.
         """
         n = len(self.inertias.mass)
         if state.position.shape != (n, 3) or state.orientation.shape != (n, 4) or state.velocity.shape != (n, 6):
@@ -155,14 +156,16 @@ class FreeBodies:
         return self.state
 
     def step(self, h: float, wrench: Array | None = None) -> BodyState:
-        """Take one step.
+        """Take one step; return the state at its end.
 
         Args:
             h: Length of the step [s].
-            wrench: Force and torque on each body about its centre of mass, world axes, shape (n, 6) [N, N m].
+            wrench: Force and torque on each body about its centre of mass, world axes, shape (n, 6) [N, N m]; None for
+                zeros.
 
         Raises:
-            InputError: The step is not positive, a force is not finite, or a body would be faster than `FASTEST`.
+            InputError: `h` is not positive and finite, `wrench` has a wrong shape or is not finite, or a body would be
+                faster than `FASTEST`.
         """
         if not 0.0 < h < np.inf:
             raise InputError(f"a step must be positive and finite, not {h} s")
@@ -253,7 +256,7 @@ class FreeBodies:
         )
 
     def contact_forces(self) -> BodyForces:
-        """Contact forces of the last step; empty before the first."""
+        """Return the contact forces of the last step; empty before the first."""
         seen = self._look()
         if seen is None:
             nothing = np.zeros((0, 3))

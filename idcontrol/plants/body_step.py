@@ -37,7 +37,10 @@ MARGIN = 1e-3
 """Gap below which contacts are listed, in addition to the motion of the bodies within the step [m]."""
 
 FASTEST = 3e8
-"""Speed of light [m/s]. A faster body shows a wrong force, mass or step size."""
+"""Limit of each component of a body's velocity [m/s, rad/s]: the speed of light.
+
+A faster body indicates a wrong force, mass or step size.
+"""
 
 
 class World(NamedTuple):
@@ -46,7 +49,7 @@ class World(NamedTuple):
     Attributes:
         inertias: Masses and inertias of the n bodies.
         gravity: Acceleration of gravity, world frame, shape (3,) [m/s²].
-        radius: Radius of a sphere around each body, shape (n,) [m].
+        radius: Radius of a bounding sphere of each body, shape (n,) [m].
         scene: `BodyDetector.scene`.
         size: Number of velocities of each body, shape (n,): six.
         parameters: Parameters of SAP.
@@ -103,7 +106,7 @@ def nothing() -> Bound:
 
 @njit(cache=True)
 def values(after: Bound) -> StepResult:
-    """Return a step's result for Python."""
+    """Return the `StepResult` in `after`, for Python code."""
     return after.values
 
 
@@ -111,7 +114,8 @@ def values(after: Bound) -> StepResult:
 def reaches_in(h: float, v_star: Array, radius: Array) -> Array:
     """Bound how far bodies with velocities `v_star` (n, 6) and radii (n,) move in `h` [s]; shape (n,) [m].
 
-    The bound of a body uses only its own velocity, so a contact with a faster body may be listed one step too late.
+    Half of `MARGIN` is added. The bound of a body uses only its own velocity, so a contact with a faster body may be
+    listed one step too late.
     """
     return reaches(v_star, radius, h, 0.5 * MARGIN)
 

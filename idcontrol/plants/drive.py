@@ -78,7 +78,7 @@ class Motors:
 def at_speed(limit: Array, room: ActuatorLimits, v: Array) -> tuple[Array, Array]:
     """Return the largest torques forwards and backwards at joint velocities `v`, shapes (a,) [N m].
 
-    Above `ActuatorLimits.speed` an accelerating torque falls linearly to zero at `no_load`.
+    Above `ActuatorLimits.speed` the limit of an accelerating torque falls linearly to zero at `no_load`.
     """
     falls = np.isfinite(room.no_load)
     span = np.where(falls, room.no_load, 1.0) - np.where(falls, room.speed, 0.0)
@@ -146,5 +146,5 @@ class Driven:
         return copied(self._state)
 
     def contact_forces(self) -> ContactForces:
-        """Contact forces of the last `step`, averaged over it."""
+        """Return the contact forces of the last `step`, averaged over it."""
         return self._forces

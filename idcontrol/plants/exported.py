@@ -23,7 +23,7 @@ from idcontrol.errors import InputError
 from idcontrol.types import Array, Integers
 
 NO_SLIP_MU = 100.0
-"""Finite friction coefficient that replaces infinite friction in simulators, as in the papers' simulator."""
+"""Largest friction coefficient in external simulators; it also replaces infinite friction."""
 
 POINT_M = 1e-6
 """Radius of a sphere that replaces a point [m]: simulators need a positive radius. The point is its centre."""
@@ -63,7 +63,7 @@ class RigidLink:
         name: Name of the joint.
         parent: Index of the parent in the list of links; -1 for the world.
         position: Origin of the link frame in the parent's frame, with the joint at zero, shape (3,) [m].
-        rotation: Axes of the link frame in the parent's frame, with the joint at zero, shape (3, 3).
+        rotation: Axes of the link frame (columns) in the parent's frame, with the joint at zero, shape (3, 3).
         kind: Motion that the joint allows: any, a rotation about `axis`, or a translation along `axis`.
         axis: Joint axis in the link frame, shape (3,); zeros for a free joint.
         mass: Mass [kg].
@@ -78,8 +78,8 @@ class RigidLink:
         at_v: Index of the joint's first velocity, in Pinocchio's order.
         circle: True if the configuration has cosine and sine of the angle instead of the angle.
         spheres: Contact spheres on the link.
-        box: Side lengths of the box about the link frame's origin that fingertips touch, shape (3,) [m]; None for other
-            links.
+        box: Side lengths of the held box, which is centred on the origin of the link frame, shape (3,) [m]; None for
+            other links.
     """
 
     name: str
@@ -103,7 +103,7 @@ class RigidLink:
     box: Array | None
 
     def principal(self) -> tuple[Array, Array]:
-        """Return the principal moments of inertia, shape (3,), and their right-handed axes as columns, shape (3, 3).
+        """Return the principal moments of inertia (3,) [kg m²], and their right-handed axes as columns, shape (3, 3).
 
         Order and signs of the axes are chosen closest to the link frame: simulators convert rotations to Euler angles
         and back, which loses digits close to right angles.
@@ -118,7 +118,7 @@ class RigidLink:
 
 
 def _spheres(contacts: SphereContacts | Fingertips, centres: Array, chosen: Integers) -> tuple[ContactSphere, ...]:
-    """Return the chosen spheres; `centres` (n, 3) of all spheres are in the axes of their links."""
+    """Return the chosen spheres; `centres` (n, 3) [m] of all spheres are in the frames of their links."""
     return tuple(
         ContactSphere(
             identity=int(i),

@@ -9,8 +9,10 @@ initial and final angular velocities,
 
     R⁺ = R exp(h (ω + ω⁺)/2),     M_bb(q⁺) v_b⁺ = momenta - M_bj(q⁺) v_j⁺
 
-These equations are implicit in ω⁺ and solved by fixed-point iteration. For one rigid body the method is symmetric and
-of second order: the energy oscillates and does not drift. With moving joints the energy drifts at first order in h.
+M_bb are the base's rows and columns of the inertia M, and M_bj its rows for the joints. Angular velocities ω are in
+body axes. These equations are implicit in ω⁺ and solved by fixed-point iteration. For one rigid body the method is
+symmetric and of second order: the energy oscillates and does not drift. With moving joints the energy drifts at first
+order in h.
 """
 
 from __future__ import annotations
@@ -29,8 +31,8 @@ from idcontrol.types import Array, Integers
 SETTLED: Final = 1e-12
 """Relative change of the base's angular velocity at which the iteration ends."""
 MOST_REPETITIONS: Final = 20
-"""Limit of iterations. Each reduces the error by about the factor h ω, so three or four are usual. The momenta are
-exact after each."""
+"""Limit of iterations. Each iteration multiplies the error by about h ω, so three or four are usual. The momenta are
+exact after each iteration."""
 
 
 class Flight(NamedTuple):
@@ -74,7 +76,7 @@ def fly(system: System, q: Array, v: Array, v_plus: Array, h: float, flying: Int
         v: Velocity at the step's beginning, shape (nv,), in Pinocchio's layout.
         v_plus: Velocity at the step's end by the explicit step, shape (m,).
         h: Length of the step [s].
-        flying: The flying free-flyers of `System.flyer_q`.
+        flying: Indices of the flying free-flyers in `System.flyer_q`.
 
     Returns:
         The new configuration, shape (nq,), and velocity, shape (nv,), both in Pinocchio's layout.

@@ -1,6 +1,7 @@
 """Derivative of a plant's step, by the equations of a control step's derivative (`idcontrol.controllers.gradient`).
 
-In forward mode no velocity is prescribed, and motor impulses are part of κ: item 3 of that chain is the whole step.
+In forward mode no velocity is prescribed, and motor impulses are part of κ. So the step consists of item 3 (*motion*)
+in the list of that module.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from idcontrol.plants.parts import STICK_RAD_S
 from idcontrol.types import Array, Integers, State
 
 LAWS: Final[Mapping[ContactModel, int]] = {coulomb.solve: COULOMB, coulomb_cone.solve: CIRCLE, no_slip.solve: NO_SLIP}
-"""Laws (`contact_roles`) of the contact models whose steps have derivatives."""
+"""Contact models whose steps have derivatives, with their law for `controllers.gradient.motion.contact_roles`."""
 BY: Final = ("q", "v", "tau", "mu")
-"""Names of the parameters."""
+"""Names of the parameters that a step is differentiated by."""
 
 
 class Stepped(NamedTuple):
@@ -43,7 +44,7 @@ class Stepped(NamedTuple):
         state: The state at its beginning; the system is updated at it, with the friction of the joints.
         contacts: The n contacts.
         tau: Torques, shape (a,) [N m].
-        v_plus: Velocity at its end, shape (m,).
+        v_plus: Velocity at its end, in the system's order, shape (m,).
         f: Impulses, shape (3 n,) [N s].
         law: Law of the contacts (`idcontrol.controllers.gradient.motion.contact_roles`).
     """
@@ -58,7 +59,7 @@ class Stepped(NamedTuple):
 
 
 def linearized(system: System, spheres: SphereContacts, step: Stepped) -> Linearization:
-    """Return the derivative of a step of a plant."""
+    """Return the derivative of a plant's step; `spheres` detected its contacts."""
     contacts, h, v = step.contacts, step.h, system.from_pinocchio(step.state.v)
     n, m, a = len(contacts), v.size, step.tau.size
     rows = row_derivatives(spheres, contacts, motions(system, placement_views(system.data.oMi), v))
@@ -103,14 +104,14 @@ def linearized(system: System, spheres: SphereContacts, step: Stepped) -> Linear
 
 
 def _configuration(system: System, step: Stepped, slope: Array) -> Array:
-    """Return the derivative of the configuration at the end of the step, as a tangent there, shape (m, P).
+    """Return the derivative by P parameters of the configuration at the step's end, as tangents there, shape (m, P).
 
     Free-flyers move in a straight line (`System.advance`), unlike in Pinocchio.
 
     Args:
         system: The robot.
         step: The step.
-        slope: Derivative of v⁺ in Pinocchio's layout, in the axes of the beginning of the step.
+        slope: Derivative of v⁺ in Pinocchio's layout, in the axes of the beginning of the step, shape (m, P).
     """
     h, m, v = step.h, slope.shape[0], system.to_pinocchio(step.v_plus)
     by_q, by_v = pin.dIntegrate(system.model, step.state.q, h * v)
@@ -141,7 +142,7 @@ def _reason(moved: Moved, unexplained: Array, v_slope: Array) -> str:
 
 
 def _momentum(system: System, step: Stepped, v: Array, ends: Integers) -> Array:
-    """Return the derivative of ``M v⁺ + κ`` at constant v⁺, shape (m, P)."""
+    """Return the derivative of ``M v⁺ + κ`` by P parameters at constant v⁺, shape (m, P)."""
     h, v_plus, a, m, M = step.h, step.v_plus, step.tau.size, v.size, system.M.copy()
     by_q, by_v = inverse_dynamics(system, step.state.q, v, (v_plus - v) / h)
     out, each = np.zeros((m, ends[-1])), np.arange(a)

@@ -60,9 +60,9 @@ SLIDING_1_S, WALL_IMPEDANCE = 5.0, (0.8, 0.8, 1e-4, 0.5, 2.0)
 """Damping of friction [1/s] and ``solimp`` d of contacts with a wall.
 
 MuJoCo's friction is convex: it opens a contact that slides at the speed v, unless (1 - d)/d f/m > μ b v. Here b is the
-damping, f the normal force and m the inertia at the contact. With the b and d of feet, a hand would hop at millimetres
-per second. With these values, a hand with an inertia of 8 kg slides at up to 0.2 m/s under 20 N. But it creeps under
-tangential loads that friction should hold.
+damping, f the normal force and m the inertia at the contact. With the b and d of feet, a hand that slides at
+millimetres per second would hop. With these values, a hand with an inertia of 8 kg slides at up to 0.2 m/s under 20 N.
+But it creeps under tangential loads that friction should hold.
 """
 
 

@@ -23,7 +23,7 @@ def require_positive(what: str, value: float) -> float:
     """Return `value` if it is a positive finite number.
 
     Raises:
-        InputError: The value is no positive finite number; the message calls the value `what`.
+        InputError: The value is not a positive finite number; the message calls the value `what`.
     """
     if not (is_number(value) and 0.0 < value < math.inf):
         raise InputError(f"the {what} of a plant must be a positive number, not {value}")
@@ -81,7 +81,7 @@ def brake_kernel(terms: Terms, order: Integers, joints: Actuators, v: Array, h: 
 
 
 def require_state(system: System, state: State) -> State:
-    """Copy a state into arrays of float64.
+    """Return a state with copies of q and v as arrays of float64.
 
     Args:
         system: The robot.
@@ -100,7 +100,7 @@ def require_state(system: System, state: State) -> State:
 
 
 def copied(state: State) -> State:
-    """Copy a plant's state for callers, who may write into the copy."""
+    """Return a plant's state with copies of q and v, which callers may overwrite."""
     return State(t=state.t, q=state.q.copy(), v=state.v.copy(), forces=state.forces)
 
 

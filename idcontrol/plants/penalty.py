@@ -7,12 +7,12 @@ The forces of a contact with depth d = -φ > 0 and velocity (v_n, v_t) are
 where ξ is the displacement of the contact point since touchdown. It stretches a second spring, whose end slides if the
 friction limit is exceeded (Cundall & Strack 1979). So a foot at rest stays at rest on a slope; with purely
 velocity-dependent friction it would creep. Viscous drag ``f_t = -D v_t`` can replace Coulomb friction, as in the
-papers' simulator.
+simulator of that paper.
 
 Feet are light and the ground is stiff, so contact has a time scale of 0.1 ms. A step uses constant multibody terms,
 like the steps of other plants, but integrates the velocities c of the contact points in fine steps of symplectic Euler:
-``c' = J a + A f`` with the Delassus operator ``A = J M⁻¹Jᵀ``. For one contact of inverse mass w, fine steps of length h
-are stable up to ``h² k w + 2 h b w = 4``. Joint stops are rigid.
+``c' = J a + A f`` with the acceleration a without contact and the Delassus operator ``A = J M⁻¹Jᵀ``. For one contact of
+inverse mass w, fine steps of length h are stable up to ``h² k w + 2 h b w = 4``. Joint stops are rigid.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Penalty:
             drag: D of each contact [N s/m] instead of Coulomb friction; None for Coulomb friction.
 
         Raises:
-            InputError: A number is negative, or the stiffness or `dt` is zero.
+            InputError: A number is negative or not finite, or the stiffness or `dt` is zero.
         """
         spheres = contacts.radius.size
         share = system.mass / spheres
@@ -220,7 +220,7 @@ def longest_stable(ground: SpringGround, w: float) -> float:
 def ground_forces(
     points: ContactPoints, ground: SpringGround, springs: FrictionSprings, h: float, count: int
 ) -> tuple[Array, Array, Booleans]:  # pragma: no cover - compiled
-    """Move contact points through `count` fine steps on the springs and dampers of the module.
+    """Move contact points through `count` fine steps, under the forces in the module's docstring.
 
     Args:
         points: The n contact points at the beginning.
@@ -231,8 +231,8 @@ def ground_forces(
 
     Returns:
         Mean forces, block order, shape (3 n,) [N]; mean forces weighted by the remaining share of the time, same shape
-        [N]: ``h² A`` times these forces is the displacement that contact causes; True for points with a force in any
-        fine step, shape (n,).
+        [N]: ``h² A`` times these forces is the displacement that contact causes; True for points with a normal force in
+        any fine step, shape (n,).
     """
     k, b, drag = ground
     acceleration, A, mu = points.acceleration, points.delassus, points.mu

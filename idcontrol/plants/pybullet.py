@@ -183,7 +183,7 @@ class PyBullet:
         return self._forces
 
     def _touches(self) -> Iterator[ContactForces]:
-        """Return contact forces of the last substep, one by one."""
+        """Yield the contact forces of the last substep, one by one."""
         for contact in self._world.call(bullet.getContactPoints, self._body, self._touched):
             number, at, normal, pressure = contact[3], np.array(contact[5]), np.array(contact[7]), contact[9]
             if not pressure > 0.0:

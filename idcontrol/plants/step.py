@@ -90,7 +90,7 @@ def pose(machine: PlantMachine, h: float, contacts: ContactArrays, v_pinocchio: 
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def report(machine: PlantMachine, h: float, contacts: ContactArrays, f: Array) -> int:
-    """Write the impulses f (3 n,), and the forces of the pressing contacts in the same order; return their number."""
+    """Write the impulses f (3 n,) and the forces of the pressing contacts; return the number of pressing contacts."""
     result, n = machine.result, contacts.gap.shape[0]
     pressing = 0
     for i in range(n):
@@ -179,7 +179,7 @@ _step_at: Any = calls(_RETURNS)
 
 
 def place_of(step: PlantStep, *like: Any) -> int:
-    """Return the address of a step (`Moving.step`) for arguments of these types."""
+    """Return the address of a step (`Moving.step`) for arguments of the types of `like`."""
     place: int = address(step, _RETURNS, *like)
     return place
 

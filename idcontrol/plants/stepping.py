@@ -171,13 +171,13 @@ class Stepping:
 
     @property
     def last(self) -> StepSolution | None:
-        """Solution of the last substep."""
+        """Solution of the last substep; None before the first."""
         if self._last is None and self._ended is not None:
             self._last = self._solution(self._ended)
         return self._last
 
     def warm(self, state: State) -> None:
-        """Take substeps from `state` at several velocities to load all code, also that for a failed compiled step.
+        """Take substeps from `state` at several velocities to load all code, even the code for unsolved compiled steps.
 
         The last substeps diverge on purpose; all exceptions in them are ignored, as a user's model may raise any.
         """
@@ -327,9 +327,9 @@ ENDLESS_NM: Final = 1e200
 """Torque [N m] with which every robot diverges."""
 
 DRAWS: Final = 20
-"""Number of substeps that load a plant's code."""
+"""Number of substeps in each of the two loops of `Stepping.warm`."""
 FASTEST_M_S: Final = 3.0
-"""Standard deviation of the velocities in the last of these substeps [m/s, rad/s]: contacts close, slip and open."""
+"""Bound on the standard deviation of the velocities in `Stepping.warm` [m/s, rad/s]: contacts close, slip and open."""
 
 _NO_MULTIPLIERS: Array = np.zeros(0)
 

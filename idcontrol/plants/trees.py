@@ -112,9 +112,9 @@ class TreesState(NamedTuple):
 
 
 def _carriers(machines: Sequence[System], parts: Sequence[Part]) -> tuple[Integers, Integers]:
-    """Return what carries each part (the world is 0, then all frames of all machines, then the bodies), and its joint.
+    """Return the number of each part's carrier (0 is the world, then all machines' frames, then bodies), and its joint.
 
-    The joint of the world's and of bodies' parts is 0.
+    The joint is 0 for parts of the world and of bodies.
     """
     k, first = len(machines), np.cumsum([1, *(len(machine.model.frames) for machine in machines)])
     carrier, joint = [], []
@@ -146,10 +146,17 @@ class Trees:
         parameters: sap.Parameters,
         gravity: float = 9.81,
     ) -> None:
-        """Prepare the scene; the machines' joints have one velocity each.
+        """Prepare the scene.
+
+        Args:
+            machines: Machines fixed to the world, whose joints have one velocity each.
+            bodies: Free bodies.
+            parts: Shapes of all machines, bodies and of the world.
+            parameters: Parameters of SAP.
+            gravity: Acceleration of gravity, along -z [m/s²].
 
         Raises:
-            InputError: A machine floats, or a part's carrier does not exist.
+            InputError: A machine floats or has another kind of joint, or a part's tree does not exist.
         """
         if any(machine.n_unactuated or machine.model.nq != machine.model.nv for machine in machines):
             raise InputError("machines among bodies must be fixed to the world and have joints of one velocity each")
@@ -256,10 +263,11 @@ class Trees:
     def _without_contact(self, h: float, drives: Sequence[Drive]) -> tuple[Array, Array, Array]:
         """Return inertias, velocities and velocities after a step without contact, by tree.
 
-        They are padded with zeros, inertias with ones on the diagonal.
+        The inertia of a machine is A of the module's docstring. Inertias are padded with ones on the diagonal,
+        everything else with zeros. The machines' Jacobians are stored for `_rows`.
 
         Returns:
-            Shapes (t, d, d), (t, d), (t, d): t trees, d velocities of the largest; drives act implicitly.
+            Shapes (t, d, d), (t, d), (t, d) for t trees, the largest of which has d velocities.
         """
         k = len(self.machines)
         t, d = len(self._size), int(self._size.max())
@@ -321,7 +329,7 @@ def _rows(
     axes: Array,
     out: Array,
 ) -> None:
-    """Write contact rows of A and of B; B's rows include the minus sign.
+    """Write the contact rows of both sides A and B of each contact; B's rows include the minus sign.
 
     Args:
         tree: Trees of both sides, shape (n, 2).
