@@ -105,7 +105,7 @@ class Benchmark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimingRow:
-    """The result of a benchmark; times in microseconds.
+    """The result of a benchmark; times in microseconds. All fields about the peer are None without a peer.
 
     Attributes:
         benchmark: The benchmark that was run.
@@ -113,7 +113,7 @@ class TimingRow:
         floor_ratio: Our median time divided by the median time of the floor.
         samples: Number of measurements.
         unsolved: Number of compared states that we did not solve; None without a check.
-        peer: Name of the peer; None without a peer.
+        peer: Name of the peer.
         peer_us: The same percentiles of the peer's times.
         peer_ratio: Our median time divided by the median time of the peer.
         difference: Difference between our answers and the peer's, in words.

@@ -234,7 +234,9 @@ QP_PEERS = (
 
 
 def quantecon(matrices: Sequence[Array], constants: Sequence[Array]) -> Job | None:
-    """Return the job of quantecon's Lemke method; its answer is the LCP's solution z, or None if the method fails.
+    """Return the job of quantecon's Lemke method for LCPs ``M z + q ≥ 0 ⟂ z ≥ 0`` of `matrices` M and `constants` q.
+
+    The job's answer is the solution z, or None if the method fails.
 
     Returns:
         The job; None if quantecon is not installed.

@@ -11,7 +11,7 @@ import numpy as np
 from idcontrol.record.metrics import SOLES, Layout
 
 Column = str | tuple[str, ...]
-"""Name of a number: one word, or a pair (foot, axis) in a channel with one vector per foot."""
+"""Name of a number: one word, or a pair such as (foot, axis) in a channel with one vector per foot."""
 
 AXES = ("x", "y", "z")
 PLACE: Mapping[Column, str] = {"x": "m", "y": "m", "z": "m", "qx": "", "qy": "", "qz": "", "qw": ""}

@@ -86,7 +86,7 @@ def moments(walk: Walk, events: Sequence[Mapping[str, Any]] = ()) -> list[Moment
     """Return the instants at which to look first.
 
     These are the instants of the largest torque rate, torque, joint error and force error; the first step of the
-    controller, and of the plant, whose status is not solved; and all events.
+    controller, and of the plant, whose status is not solved; and all events with a known time.
     """
     t, names = walk.arrays["t"], walk.layout.joints
     instants = []

@@ -99,7 +99,7 @@ def read_h5(path: Path) -> tuple[Facts, dict[str, Array], dict[str, str]]:
     """Read attributes, arrays and units of an HDF5 file: float64 datasets in its root, of equal length.
 
     Raises:
-        InputError: The file is damaged, or contains other objects.
+        InputError: The file is damaged, contains other objects, or was written by a newer version.
     """
     try:
         with h5py.File(path, "r") as file:

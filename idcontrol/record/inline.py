@@ -87,7 +87,7 @@ class Plots:
     def smoothness(self, window: Window | None = None) -> Drawing:
         """Return a plot of the largest and mean torque rate of the joints; by default for the whole run.
 
-        The percentiles below the plot are of all joints and rows of the run.
+        The percentiles below the plot are taken over all joints and rows of the run.
         """
         rate = np.abs(self._walk.torque_rate[1:])
         middle, high, highest = np.percentile(rate, (50, 99, 99.9))
@@ -175,7 +175,7 @@ def _map(axes: Any, section: Section, rows: Booleans) -> None:
 
 
 def summary(headline: str, metrics: Mapping[str, Any], note: str, folder: str) -> str:
-    """Return settings and results of a run in HTML, with units."""
+    """Return `headline`, the metrics in `SHOWN` with their units, `note` and `folder` of a run in HTML."""
     rows = [(q.label, f"{q.text(q.of(metrics))} {q.unit}") for q in _quantities([metrics])]
     said = f"<p>{html.escape(note)}</p>" if note else ""
     return f"<b>{html.escape(headline)}</b>{table((), rows)}{said}<code>{html.escape(folder)}</code>"

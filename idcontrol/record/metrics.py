@@ -94,8 +94,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         base_height_m: Height of the centre of mass above the ground in the standing pose [m]. The root frame may be
             anywhere, even on the ground.
         waypoints: Waypoints in order, x and y [m]; empty if the run has none.
-        acceleration_m_s2: Largest rate of change of the granted velocity.
-        turn_acceleration_rad_s2: Largest rate of change of the granted turning rate.
+        acceleration_m_s2: Largest rate of change of the granted velocity [m/s²].
+        turn_acceleration_rad_s2: Largest rate of change of the granted turning rate [rad/s²].
     """
 
     joints: tuple[str, ...]
@@ -523,7 +523,7 @@ def height_error(t: Array, height: Array, height_ref: Array, window: int) -> flo
         window: Number of rows in a window.
 
     Returns:
-        The error; None if there are fewer rows than a window has.
+        The error; None if fewer rows than a window has remain after the first second.
     """
     late = t >= t[0] + 1.0 if len(t) else np.zeros(0, dtype=bool)
     error = (height - height_ref)[late]

@@ -2,9 +2,10 @@ r"""A step of the contact model SAP as a second-order cone program (Castro, Perm
 
     minimize over v, γ   ½ (v - v*)ᵀ M (v - v*) + ½ γᵀ R γ    subject to   g = J v - v̂ + R γ in the dual friction cones
 
-In whitened coordinates ``z = Lᵀ(v - v*)``, ``ζ = R^½ γ`` the cost is ½|z|² + ½|ζ|². Solvers that accept quadratic costs
-minimize this cost. ECOS accepts only linear costs, so it minimizes t, with one more cone |(z, ζ)| ≤ t. OSQP does not
-support cones and is left out.
+γ are the contact impulses, v* the velocities without contact, R the regularization and v̂ the contact velocities that
+SAP demands (`idcontrol.models.sap.regularization`). In whitened coordinates ``z = Lᵀ(v - v*)``, ``ζ = R^½ γ`` the cost
+is ½|z|² + ½|ζ|². Solvers that accept quadratic costs minimize this cost. ECOS accepts only linear costs, so it
+minimizes t, with one more cone |(z, ζ)| ≤ t. OSQP does not support cones and is left out.
 """
 
 from __future__ import annotations
