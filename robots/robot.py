@@ -159,7 +159,7 @@ class Robot:
         return self._per_joint("gains.torque.kp_nm_rad", names), self._per_joint("gains.torque.kd_nm_s_rad", names)
 
     def brake_damping(self, names: Sequence[str]) -> Array:
-        """Return the damping of the braked joints `names`, shape (a,) [N m s/rad]."""
+        """Return the damping of the joints `names` while the robot brakes, shape (a,) [N m s/rad]."""
         own = self._per_joint("gains.brake_nm_s_rad", names)
         return np.where(np.isnan(own), self.torque_gains(names)[1], own)
 
@@ -289,10 +289,10 @@ def load(name_or_path: str | Path) -> Robot:
 
 
 def urdf_of(named: str, path: Path, asked: str | Path) -> Path:
-    """Return the URDF of a robot file; if a URDF was requested, it must be the same file.
+    """Return the URDF that the robot file `path` names as `named`; if `asked` is a URDF, it must be the same file.
 
     Raises:
-        InputError: The URDF does not exist, or the robot file next to the requested URDF names a different URDF.
+        InputError: The URDF does not exist, or `asked` is another URDF.
     """
     urdf_path = locate.urdf_file(named, path)
     if Path(asked).suffix.lower() == ".urdf" and not Path(asked).samefile(urdf_path):

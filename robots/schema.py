@@ -100,7 +100,7 @@ class MotorLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             on, the accelerating torque falls linearly to zero at this speed. Joints without an entry have full torque
             at all speeds.
         temperature_c: Highest temperature of the drives [°C]; above it, `idcontrol loop` reports a fault.
-        voltage_v: Lowest and highest supply voltage; by default any.
+        voltage_v: Lowest and highest supply voltage [V]; by default any.
     """
 
     torque_nm: dict[str, Positive]

@@ -123,7 +123,7 @@ def _torque_share(system: System, contacts: Contacts, limit: Array, rows: slice)
     """Return the share of its torque limit that the most loaded joint needs at rest; inf if rest is impossible.
 
     The contact forces f minimize this share s, by a linear program: min s, J_uᵀ f = c_u, |c_a - J_aᵀ f| <= s τ_max, f
-    in friction pyramids.
+    in friction pyramids. Rows u belong to unactuated velocities, rows a to actuated velocities.
 
     Args:
         system: The machine at rest; c is its bias.

@@ -56,7 +56,7 @@ def require_new(file: Path) -> None:
 
 
 def moved_links(model: Any) -> dict[str, int]:
-    """Return the joints of a Pinocchio model by name of the link that each moves directly."""
+    """Return the indices of the joints of a Pinocchio model, by name of the link that each joint moves directly."""
     links: dict[int, str] = {}
     for frame in model.frames:
         if frame.type == pin.FrameType.BODY and frame.parentJoint > 0 and frame.placement.isIdentity():
