@@ -3,8 +3,8 @@
 Input and output arrays have one row per robot. For each row, a compiled loop computes the multibody terms
 (`idcontrol.dynamics.multibody`), detects the contacts and takes the control step. It releases the interpreter's lock,
 so threads share the rows. Python code runs only for rows that compiled code does not solve: their contact problem has
-no accurate solution, or infinite friction without a consistent set of sticking contacts. Rows of `id-coulomb-qp-1` with
-infinite friction always run in Python.
+no accurate solution, or it has infinite friction and no consistent set of sticking contacts. Rows of `id-coulomb-qp-1`
+with infinite friction always run in Python.
 
 The result of a row is bitwise equal to the result of `Controllers.single`, a controller for one robot.
 """
@@ -523,7 +523,8 @@ def _keep_row(worker: _Worker, rows: _Rows, i: int) -> None:
 def _steps(worker: _Worker, rows: _Rows, call: _Call, out: Commands, begin: int, end: int) -> None:
     """Step the rows from `begin` to `end`.
 
-    A row that compiled code does not solve stays unchanged and gets the status FALLBACK.
+    A row that compiled code does not solve stays unchanged and gets the status FALLBACK. A row with unusable inputs
+    gets the status FAILED.
     """
     references, machine = call.references, worker.whole.borrowed.machine.borrowed
     for i in range(begin, end):

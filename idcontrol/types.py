@@ -181,7 +181,8 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
             too.
         a: Joint accelerations, shape (a,) [rad/s²].
         stance: True for feet in planned stance, shape (n_feet,).
-        since_touchdown: Time since each foot's planned touchdown, shape (n_feet,) [s]; inf for feet in swing.
+        since_touchdown: Time since each foot's planned touchdown, shape (n_feet,) [s]; inf for feet in swing, and for
+            feet that stand from the start.
         to_liftoff: Time to the planned lift-off of each foot, shape (n_feet,) [s]; inf without a planned lift-off.
         base_position: Reference position of the base, world frame, shape (3,) [m]. Controllers do not use it, nor
             `base_yaw` and `feet`. Its height is the reference for detecting a fall.
@@ -219,7 +220,10 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def standing(q: Array, feet: int) -> Reference:
-        """Return a reference that holds the joints at `q`, shape (a,) [rad], with all of `feet` feet on the ground."""
+        """Return a reference that holds the joints at `q`, shape (a,) [rad], with all of `feet` feet on the ground.
+
+        The base and the positions of the feet are NaN.
+        """
         never = np.full(feet, np.inf)
         return Reference(
             q=q,

@@ -30,7 +30,7 @@ Duration = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
 """A positive time of at most a million seconds [s]."""
 SLOWEST_HZ, FASTEST_HZ = 1e-3, 1e6
 Rate = Annotated[float, msgspec.Meta(ge=SLOWEST_HZ, le=FASTEST_HZ)]
-"""A rate [Hz]; its period is at least a nanosecond, the resolution of a loop."""
+"""A rate from `SLOWEST_HZ` to `FASTEST_HZ` [Hz]."""
 Seed = Annotated[int, msgspec.Meta(ge=0)]
 """A random seed, as NumPy takes it."""
 

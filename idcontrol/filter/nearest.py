@@ -109,7 +109,7 @@ MOST_RELAXED: Final = 16
 def _free_motion(p: AssembledStep, impulse: Array, arena: Arena) -> Whitened:
     """Return the step's whitened problem for known motor impulses (a,), with all velocities unknown.
 
-    Contact velocities are relative to the detected ground.
+    Contact velocities are relative to the surface, and normal velocities include the gap divided by the period.
     """
     m, n, u = p.w.M.shape[0], p.which.shape[0], p.w.M.shape[0] - impulse.shape[0]
     kappa, everything = vector(arena, m), indices(arena, m)

@@ -138,7 +138,7 @@ class MuJoCo:
         """Hold joint torques `tau`, shape (a,) [N m], for `dt` [s], in equal substeps.
 
         Raises:
-            InputError: A torque is not finite, or `dt` is not positive.
+            InputError: `tau` has a wrong shape or is not finite, or `dt` is not positive or too long.
             Diverged: The motion is out of bounds.
         """
         require_torques(tau, self._names)

@@ -98,7 +98,7 @@ class Penalty:
     """A robot on compliant ground, or a hand with a body between compliant fingertips."""
 
     last: StepSolution | None = None
-    """Always None: there is no contact problem to solve."""
+    """Always None: forces of springs and dampers need no contact problem."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class Penalty:
         """Hold joint torques `tau`, shape (a,) [N m], for `dt` [s].
 
         Raises:
-            InputError: A torque is not finite, or `dt` is not positive.
+            InputError: `tau` has a wrong shape or is not finite, or `dt` is not positive or too long.
             Diverged: The motion is out of bounds.
         """
         require_torques(tau, self._system.actuated_names)

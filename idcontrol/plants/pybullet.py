@@ -152,7 +152,7 @@ class PyBullet:
         """Hold joint torques `tau`, shape (a,) [N m], for `dt` [s], in equal substeps.
 
         Raises:
-            InputError: A torque is not finite, or `dt` is not positive.
+            InputError: `tau` has a wrong shape or is not finite, or `dt` is not positive or too long.
         """
         require_torques(tau, self._names)
         count = substeps(dt, self._dt)

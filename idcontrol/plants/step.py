@@ -34,7 +34,7 @@ MARGIN: Final = 5e-3
 
 
 class PlantResult(NamedTuple):
-    """Arrays that a step writes its result into.
+    """Arrays that a step writes its result into, with room for `most` contacts.
 
     Attributes:
         v_plus: Velocity at the end of the step, in the system's order, shape (m,).

@@ -131,7 +131,7 @@ class Stepping:
         """Hold joint torques `tau`, shape (a,) [N m], for `dt` [s], in equal substeps.
 
         Raises:
-            InputError: A torque is not finite, or `dt` is not positive.
+            InputError: `tau` has a wrong shape or is not finite, or `dt` is not positive or too long.
         """
         tau = np.ascontiguousarray(tau, dtype=np.float64)
         if 0.0 < dt <= self._dt:

@@ -57,8 +57,8 @@ class Digest:
         com: Centre of mass from above, once a gait period, shape (k, 2) [m].
         waypoints: Waypoints, shape (w, 2) [m].
         feet: Names of the feet.
-        foot_err: Mean error of each foot's predicted normal force while it carries load, shape (n_feet,) [N]; NaN
-            without prediction.
+        foot_err: Mean error of each foot's predicted normal force in ticks in which the real or the predicted force is
+            positive, shape (n_feet,) [N]; NaN without prediction.
     """
 
     t: Array
@@ -163,7 +163,7 @@ class _Scene:
 
 
 def _is_numeric(outcomes: Sequence[RunOutcome], key: str) -> bool:
-    """True if a setting can be an axis: more than two numbers, all finite."""
+    """True if a setting can be an axis: it has more than two different values, all of them finite numbers."""
     values = [outcome.setting(key) for outcome in outcomes]
     numbers = {value for value in values if isinstance(value, int | float) and not isinstance(value, bool)}
     return len(numbers) > 2 and all(map(math.isfinite, numbers)) and len(numbers) == len(set(map(str, values)))

@@ -18,7 +18,7 @@ from idcontrol.sweeps.record import NOT_RUN, Comparison, RunOutcome, coinciding,
 from idcontrol.sweeps.study import Study, Table
 
 DRAWN = 12
-"""Maximum number of runs with curves and figures on the page and a separate page for each run."""
+"""Maximum number of runs with curves on the page. If more runs have ended, no run has figures or a page of its own."""
 
 MATTER = (
     "q_err_rad", "qd_err_rad_s", "dtau_mean_nm_s", "dtau_max_nm_s", "force_err_rel", "com_path_err_m", "slip_m_s",

@@ -24,7 +24,10 @@ LINE_EVERY_S = 30.0
 
 @contextlib.contextmanager
 def progress_bar(title: str, quiet: bool = False) -> Iterator[Callable[[float], None]]:
-    """Show a progress bar within the context; yield the function to call with the completed share, 0 to 1."""
+    """Show a progress bar within the context, or nothing if `quiet`.
+
+    Yield the function to call with the completed share, 0 to 1.
+    """
     if quiet:
         yield lambda share: None
     elif _in_a_notebook():

@@ -133,7 +133,11 @@ class Comparison:
         return pandas.DataFrame([_cells(row) for row in flat_rows(self.outcomes)])
 
     def runs(self) -> list[Run]:
-        """Return the records of the finished runs, in planned order."""
+        """Return the records of the finished runs, in planned order.
+
+        Raises:
+            InputError: A record is damaged.
+        """
         return [load_run(o.folder) for o in self.outcomes if o.metrics is not None]
 
     def __repr__(self) -> str:
@@ -155,7 +159,9 @@ class Comparison:
 def opened(
     folder: Path, rows: Sequence[PlannedRun], *, experiment: str, study: str | None, command: Sequence[str]
 ) -> Iterator[Path]:
-    """Lock `folder` for a sweep; yield its folder of runs, cleared of the remains of killed attempts.
+    """Lock `folder` for a sweep, and write its ``comparison.json``.
+
+    Yield its folder of runs, cleared of the remains of killed attempts.
 
     Raises:
         InputError: The folder is unusable, is not a comparison, or is in use by another sweep.

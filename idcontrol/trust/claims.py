@@ -71,7 +71,7 @@ class Verdict:
 def claim(
     statement: str, limit: float, *tests: str, unit: str = "", extra: str = "", quick: bool = False
 ) -> Callable[[Callable[[], float]], Claim]:
-    """Decorate a function as the measure of a `Claim`."""
+    """Return a decorator that turns a function into the `Claim` that it measures."""
     return lambda measure: Claim(
         statement=statement, measure=measure, limit=limit, tests=tests, unit=unit, extra=extra, quick=quick
     )
