@@ -19,7 +19,7 @@ class Balance:
 
     Attributes:
         stiffness_1_s2: Gain on roll and pitch, K_p [1/s²].
-        damping_1_s: Gain on their rates, K_v [1/s].
+        damping_1_s: Gain on the rates of roll and pitch, K_v [1/s].
 
     Raises:
         InputError: A gain is negative or not finite.
@@ -42,16 +42,17 @@ def righting_acceleration(
     """Return the angular acceleration that rights the base, ``α_b = -K_p θ - K_v ω`` about horizontal axes [rad/s²].
 
     θ = (Rᵀe_z) × e_z is the rotation vector from level to the measured tilt, (roll, pitch, 0) for small angles.
-    Standing legs realize it with feet in place: ``q̈ = -J⁻¹ (α_b × p)`` (`joints.move_joints`).
+    Standing legs realize α_b with feet in place: ``q̈ = -J⁻¹ (α_b × p)`` for a foot at p whose Jacobian is J
+    (`joints.move_joints`).
 
     Args:
         stiffness: K_p [1/s²].
         damping: K_v [1/s].
-        rotation: Base to world, shape (3, 3).
-        omega_B: Angular velocity of the base, base axes, shape (3,) [rad/s].
+        rotation: R, base to world, shape (3, 3).
+        omega_B: ω, angular velocity of the base, base axes, shape (3,) [rad/s].
 
     Returns:
-        α_b, base axes.
+        α_b, base axes [rad/s²].
     """
     return (
         -stiffness * rotation[2, 1] - damping * omega_B[0],

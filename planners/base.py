@@ -18,14 +18,14 @@ LEASH = 2.0
 
 
 class BaseReference(NamedTuple):
-    """The level base reference in its four coordinates (x, y, z, yaw), world frame; arrays change in place.
+    """The base reference: four coordinates (x, y, z, yaw) in the world frame, and its sway; arrays change in place.
 
     Attributes:
         pose: Position and heading, shape (4,) [m, m, m, rad].
         twist: Velocities of the coordinates, shape (4,) [m/s, rad/s].
         rate: Accelerations of the coordinates, shape (4,) [m/s², rad/s²].
         sway: Displacement of the base in a swaying gait (ahead, left, up, roll, pitch) with first and second time
-            derivatives, shape (3, 5), in m, rad and s. Pose, twist and rate contain the displacements.
+            derivatives, shape (3, 5), in m, rad and s. Pose, twist and rate contain the first three displacements.
         extent: Fraction of the sway that has built up, and its first and second time derivatives, shape (3,)
             [-, 1/s, 1/s²].
         goal: Goal of the correction: x, y and heading, shape (3,) [m, m, rad].
@@ -97,7 +97,9 @@ def follow_machine(position: Array, yaw: float, lead: Array, base: BaseReference
 @late(lambda *_: types.none)
 @njit(cache=True, inner=True)
 def follow_feet(dt: float, nominal: Array, feet: Array, goal: Array) -> None:  # pragma: no cover - compiled
-    """Move the goal of a standing robot, at the rate `LEASH`, to the pose at which its planned feet are nominal.
+    """Move the goal of a standing robot, at the rate `LEASH`, to the pose over its planned feet.
+
+    In this pose, the nominal feet are as close as possible to the planned feet.
 
     Standing legs hold the base in its reference pose relative to the planned feet. With the measured base as the goal,
     encoder biases or creeping feet would make reference and base drift together.
@@ -155,9 +157,9 @@ def _push_of(since: float, duty: float) -> tuple[float, float, float]:  # pragma
 
 @njit(cache=True, inner=True)
 def _way_of(since: float, duty: float) -> tuple[float, float, float]:  # pragma: no cover - compiled
-    """Return a foot's displacement relative to the base, in units of T times the command, and its two derivatives.
+    """Return a foot's displacement relative to the base, in units of T times the command, and two derivatives.
 
-    `since` is the time since touchdown in cycles.
+    The derivatives are with respect to `since`, the time since touchdown in cycles.
     """
     if since < duty:
         return duty * (0.5 - since / duty), -1.0, 0.0
@@ -180,13 +182,13 @@ def sway_base(
     builds: bool,
     base: BaseReference,
 ) -> None:  # pragma: no cover - compiled
-    """Move the reference as the forces of the feet move the base, for gaits that cannot hold it level (planner.md 4.5).
+    """Compute the sway: the motion of the base due to the feet, in gaits that cannot hold it level (planner.md 4.5).
 
     A foot that stands for D T pushes up with ``m g/n · π/(2D) sin πu``, where u is the elapsed share of its stance; the
     average over a cycle is m g/n. The base moves with the double integral of the deviation from m g/n, with mean zero.
-    In addition, the base rotates against the swinging legs. The motion builds up within a cycle, before any foot lifts.
+    In addition, the base rotates against the swinging legs. The sway builds up within a cycle, before any foot lifts.
     All feet together can start this motion, whereas the first stance feet alone could not hold the base level. The
-    motion also fades within a cycle.
+    sway also fades within a cycle.
 
     Args:
         phase: Time since the gait began, in cycles [-].
@@ -195,8 +197,8 @@ def sway_base(
         duty: D [-].
         touchdown: Touchdown of each foot as a share of the cycle, shape (n,).
         push: Effect of each foot on the base.
-        command: The command of the feet.
-        builds: True if the motion builds up; it fades otherwise.
+        command: The command that the feet follow.
+        builds: True if the sway builds up; it fades otherwise.
         base: In and out: sway and extent.
     """
     sway, extent = base.sway, base.extent
@@ -231,7 +233,7 @@ def sway_base(
 def turned_base(base: BaseReference, R: Array) -> tuple[float, float, float, float, float, float]:  # pragma: no cover
     """Write the rotation R = Rz(yaw) Ry(pitch) Rx(roll) of the reference; return its angular velocity and acceleration.
 
-    Both are in base axes. The acceleration neglects products of two angular rates.
+    Both are in base axes [rad/s, rad/s²]. The acceleration neglects products of two angular rates.
     """
     c, s = math.cos(base.pose[3]), math.sin(base.pose[3])
     cr, sr = math.cos(base.sway[0, 3]), math.sin(base.sway[0, 3])
@@ -263,8 +265,8 @@ def command_base(
 
         v_r = Rz(ψ_r) V + k_l (g - x_r),   ω_r = ω + k_l wrap(g_ψ - ψ_r),   a_r = Rz(ψ_r) dV/dt + ω e_z × Rz(ψ_r) V
 
-    x_r and ψ_r are position and heading of the reference. The goal g is the measured pose of a walking robot, or the
-    pose over the feet of a standing robot.
+    x_r and ψ_r are position and heading of the reference; the sway of the base is added. The goal g is the measured
+    pose of a walking robot, or the pose over the feet of a standing robot. The angular acceleration is dω/dt.
 
     a_r omits the derivative of the correction k_l (g - x_r): this derivative would pass the jumps of measured
     velocities at touchdown directly into the torque. The height follows the mean ground under the feet with critical
@@ -275,7 +277,7 @@ def command_base(
         height: Height of the base over the ground, z0 [m].
         ground: Height of the ground under each foothold, shape (n,) [m].
         bandwidth: Bandwidth with which the height follows the ground [1/s].
-        base: In: its pose, goal, vertical velocity and sway; out: its twist and rate.
+        base: In: its pose, goal, vertical velocity and sway; out: the rest of its twist, and its rate.
     """
     pose, twist, rate, goal = base.pose, base.twist, base.rate, base.goal
     V, dV = command.velocity, command.acceleration

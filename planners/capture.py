@@ -1,8 +1,9 @@
 """Steps that catch a pushed machine: the divergent component of motion ξ determines their places and times.
 
-While the zero-moment point p is at rest, ξ moves away from p, ``ξ(T) = p + (ξ - p) e^{ωT}``. The machine comes to rest
-if p follows ξ. If p can follow ξ within the soles, the machine leans on their edge; otherwise it steps (Koolen, de
-Boer, Rebula, Goswami & Pratt 2012, Capturability-based analysis and control of legged locomotion).
+While the zero-moment point p is at rest, ξ moves away from p, ``ξ(T) = p + (ξ - p) e^{ωT}`` with ω of
+`idcontrol.planners.dcm`. The machine comes to rest if p follows ξ. If p can follow ξ within the soles, the machine
+leans on their edge; otherwise it steps (Koolen, de Boer, Rebula, Goswami & Pratt 2012, Capturability-based analysis and
+control of legged locomotion).
 """
 
 from __future__ import annotations
@@ -140,8 +141,8 @@ def leant(feet: Array, corners: Array, plan: DcmPlan, t: float, com: Motion) -> 
 def retimed(steps: Sequence[Footstep], land_s: float, t: float) -> list[Footstep]:
     """Let the first step land at `land_s`, and shift all later steps by the same time.
 
-    The lift-off of the first step is shifted by the same time; an earlier lift-off is at least `STARTS_S` from now, for
-    unloading the foot. A foot that swings at `t` keeps its phase.
+    The lift-off of the first step is shifted by the same time, but never to before ``t + STARTS_S``: unloading the foot
+    takes this time. A foot that swings at `t` keeps its phase.
     """
     first, later = steps[0], land_s - steps[0].land_s
     lift_s = max(min(first.lift_s, t + STARTS_S), first.lift_s + later) if t < first.lift_s else first.lift_s
@@ -153,7 +154,7 @@ def retimed(steps: Sequence[Footstep], land_s: float, t: float) -> list[Footstep
 
 
 def moved_by(steps: Sequence[Footstep], shift: Array) -> list[Footstep]:
-    """Move all landings by `shift`, shape (2,) [m]."""
+    """Return the steps with all landings moved by `shift`, shape (2,) [m]."""
     return [step._replace(places=step.places + np.append(shift, 0.0)) for step in steps]
 
 

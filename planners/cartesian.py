@@ -58,7 +58,10 @@ class InverseKinematics:
         self._data = self.model.createData()
 
     def __call__(self, pose: pin.SE3, iterations: int = 3) -> Array:
-        """Return the positions of the frame's joints that bring it to `pose`, shape (joints,) [rad]."""
+        """Return positions of the frame's joints that bring it close to `pose`, within their limits.
+
+        Each of the `iterations` is a step of damped least squares. The result has shape (joints,) [rad].
+        """
         n, low, high = self.joints, self.model.lowerPositionLimit, self.model.upperPositionLimit
         for _ in range(iterations):
             J = pin.computeFrameJacobian(self.model, self._data, self.q, self.frame, pin.ReferenceFrame.LOCAL)[:, :n]

@@ -65,7 +65,7 @@ class Footstep(NamedTuple):
     """One step.
 
     Attributes:
-        feet: The k swinging feet.
+        feet: Indices of the k swinging feet.
         lift_s: Time of lift-off [s].
         land_s: Time of touchdown [s].
         places: Landing positions of these feet: x, y [m] and yaw [rad], shape (k, 3).
@@ -89,13 +89,13 @@ class DcmPlan(NamedTuple):
     """A horizontal motion of the centre of mass in k pieces; the last piece has no end.
 
     Attributes:
-        omega: ω [1/s].
+        omega: ω = √(g/z) [1/s].
         begin: Start time of each piece, shape (k,) [s].
         end: End time of each piece, shape (k,) [s]; inf for the last piece.
         zmp: Zero-moment point at the start of each piece, shape (k, 2) [m].
-        slope: Velocity of the zero-moment point, shape (k, 2) [m/s].
-        growing: D of each piece, shape (k, 2) [m].
-        fading: B of each piece, shape (k, 2) [m].
+        slope: Velocity of the zero-moment point in each piece, shape (k, 2) [m/s].
+        growing: D of each piece, the factor of e^{ω (t - end)} in ξ, shape (k, 2) [m].
+        fading: B of each piece, the factor of e^{-ω (t - begin)} in x, shape (k, 2) [m].
     """
 
     omega: float
@@ -203,13 +203,16 @@ def dcm_plan(times: Array, zmp: Array, omega: float, com: Array, dcm: Array, fre
 
 
 def zmp_at(plan: DcmPlan, t: float) -> Array:
-    """Return the zero-moment point at a time from the start on, shape (2,) [m]."""
+    """Return the zero-moment point at a time `t` [s] from the start on, shape (2,) [m]."""
     i = max(int(np.searchsorted(plan.begin, t, side="right")) - 1, 0)
     return np.asarray(plan.zmp[i] + plan.slope[i] * (t - plan.begin[i]))
 
 
 def com_at(plan: DcmPlan, t: float) -> Motion:
-    """Return the horizontal centre of mass at a time from the start on; ξ is value + velocity / ω."""
+    """Return the horizontal motion of the centre of mass at a time `t` [s] from the start on.
+
+    Value, velocity and acceleration have shape (2,) each [m, m/s, m/s²]; ξ is value + velocity / ω.
+    """
     i = max(int(np.searchsorted(plan.begin, t, side="right")) - 1, 0)
     omega, p = plan.omega, plan.zmp[i] + plan.slope[i] * (t - plan.begin[i])
     growing = 0.5 * plan.growing[i] * math.exp(omega * (t - plan.end[i]))
@@ -224,14 +227,14 @@ def smooth(s: float) -> tuple[float, float, float]:
 
 
 def blend(a: Array, b: Array, begin_s: float, end_s: float, t: float) -> Motion:
-    """Move from `a` to `b` between two times, at rest before and after."""
+    """Return at `t` [s] a minimum-jerk motion from `a` to `b` between two times, at rest before and after."""
     T = end_s - begin_s
     s, ds, dds = smooth((t - begin_s) / T)
     return Motion(a + s * (b - a), ds / T * (b - a), dds / T**2 * (b - a))
 
 
 def toward(begin: Motion, goal: Array, begin_s: float, end_s: float, t: float) -> Motion:
-    """Continue the motion `begin` and bring it to rest at `goal`, along a polynomial of the fifth degree."""
+    """Return at `t` [s] a quintic motion that continues `begin` and comes to rest at `goal` at `end_s`."""
     T = end_s - begin_s
     s = min((t - begin_s) / T, 1.0)
     way, v, a = goal - begin.value, T * begin.velocity, 0.5 * T**2 * begin.acceleration

@@ -89,7 +89,8 @@ class GroundSamples(NamedTuple):
     """The ground at one point per foot; arrays change in place.
 
     Attributes:
-        points: x and y of the points: the landing point, the anchor, or the current point, shape (2, n) [m].
+        points: x and y of the points, shape (2, n) [m]: the landing point of a swinging foot, the anchor of a standing
+            foot, or the measured position of a foot that is due to stand.
         height: Height of the ground, shape (n,) [m].
         normal: Upward unit normals of the ground, shape (n, 3).
     """
@@ -154,7 +155,7 @@ class FootPlan(NamedTuple):
 
 @njit(cache=True, inner=True)
 def lifts_too_early(t: float, gait: Gait, timing: Timing, plan: FootPlan) -> bool:  # pragma: no cover - compiled
-    """True if a standing foot is due to lift while the foot that should replace it is still searching for the ground.
+    """True if a standing foot is due to lift while another foot is still searching for the ground.
 
     Args:
         t: Time [s].
@@ -188,7 +189,7 @@ def notice_touchdowns(
     """Switch feet that have touched the ground early to stance, and record each foot's touchdown.
 
     In the last part of its swing, a foot counts as standing once it has stopped descending, either at the expected
-    ground or blocked above its target. Without this rule, the foot would be dragged along and pushed into the ground
+    ground or blocked above its plan. Without this rule, the foot would be dragged along and pushed into the ground
     until its planned touchdown. Touchdowns are recorded even after the gait has ended.
 
     Args:
@@ -198,7 +199,7 @@ def notice_touchdowns(
         measured: Measured motion; foot centres and their velocities are used.
         timing: In: the planned timing at `t`; out: corrected for early landings, with the time since touchdown of every
             standing foot that has touched down.
-        plan: In: phases, and landing points, whose heights are from the last call of `move_feet`; out: `touched`.
+        plan: In: phases, and positions and landing points from the last call of `move_feet`; out: `touched`.
     """
     stance_s, swing_s = stride.duty[0] * stride.period[0], (1.0 - stride.duty[0]) * stride.period[0]
     early_s = (1.0 - FREEZE) * swing_s
@@ -256,7 +257,8 @@ def choose_footholds(
         x_m = x + Rz(ψ + ω t_m/2)(v_x, v_y) t_m,   ψ_m = ψ + ω t_m,
         p_land = x_m + Rz(ψ_m) n_i + k_f √(z_c/g) (v - v_cmd)
 
-    A foothold beyond the leg's reach at touchdown is moved into the ellipse of its reach.
+    A foothold beyond the leg's reach at touchdown is moved into the ellipse of its reach. After the share `FREEZE` of a
+    swing, the landing point is kept.
 
     Args:
         stride: The stride.
@@ -327,7 +329,7 @@ def advance_quintic(state: Array, target: Array, remaining: float, dt: float) ->
 
 @njit(cache=True, inner=True)
 def arch(u: float, height: float, speed: float, swing_s: float) -> tuple[float, float, float]:  # pragma: no cover
-    """Return the height of a swing above its horizontal course, with velocity and acceleration (planner.md 4.4).
+    """Return the height of a swing above its course (`FootPlan.course`), and two derivatives (planner.md 4.4).
 
         z = 64 H u³(1-u)³ - v_td T_sw (u⁵ - u⁴),      ż(1) = -v_td
 
@@ -336,6 +338,9 @@ def arch(u: float, height: float, speed: float, swing_s: float) -> tuple[float, 
         height: Step height H [m].
         speed: Touchdown speed v_td [m/s].
         swing_s: Duration of the swing T_sw [s].
+
+    Returns:
+        z [m], ż [m/s] and z̈ [m/s²].
     """
     w = 1.0 - u
     lift = 64.0 * height
@@ -350,7 +355,10 @@ def arch(u: float, height: float, speed: float, swing_s: float) -> tuple[float, 
 def _swing(
     i: int, dt: float, gait: Gait, stride: Stride, measured: Measured, timing: Timing, plan: FootPlan
 ) -> None:  # pragma: no cover - compiled
-    """Move foot i along the quintic from its current plan to its landing point, and over the arch."""
+    """Move foot i along the quintic from its current plan to its landing point, plus the arch.
+
+    At lift-off the quintic begins at the measured position, at rest.
+    """
     course, since_liftoff, to_touchdown = plan.course[i], timing.since_liftoff[i], timing.to_touchdown[i]
     step = min(dt, since_liftoff)
     if plan.phase[i] != SWINGING:
@@ -371,7 +379,7 @@ def _swing(
 
 @njit(cache=True, inner=True)
 def _search(i: int, depth: float, gait: Gait, plan: FootPlan) -> None:  # pragma: no cover - compiled
-    """Move the late foot i farther down, to `depth` [m] below its landing point."""
+    """Move the late foot i farther down, to `depth` [m] below its landing point, at most `LATE_DEPTH`."""
     plan.phase[i] = LATE
     assign(plan.position[i], plan.landing[i])
     plan.position[i, 2] -= min(depth, LATE_DEPTH)
@@ -431,7 +439,7 @@ def move_feet(
         radius: Radii of the foot spheres, shape (n,) [m].
         ground: The map of the ground at the points of `choose_footholds`.
         measured: Measured motion; foot centres, their velocities, and angular velocities of the shanks are used.
-        timing: The timing, including early landings; out: the time since landing.
+        timing: In: the timing, including early landings; out: the time since touchdown, 0 for a foot that lands.
         plan: In and out; x and y of `landing` stay unchanged.
     """
     for i in range(timing.stance.shape[0]):

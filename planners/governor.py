@@ -4,7 +4,7 @@ A standing foot with the nominal position n moves at -u relative to the base, ``
 a swing, the foot must cover a whole stride ``u T``, where T = T_st + T_sw includes the stance. With the leg's Jacobian
 J and the step height H, three limits bound the stride:
 
-    reach:         u T_st ≤ 2 s              a stance lies within the ellipse of half-axes s that the foot can reach
+    reach:         u T_st ≤ 2 · 0.8 s        a stance covers at most 0.8 of the ellipse of half-axes s within reach
     joint speed:   |J⁻¹| ṗ_B ≤ q̇_max         a foot passes the base at 1.875 u T/T_sw - u in mid-swing; while it rises
                                              and sinks fastest, at 1.2 u T/T_sw - u and 3.43 H/T_sw upwards
     torque:        |J⁻¹| 5.77 u T/T_sw² ≤ 0.45 q̈_max   the rest of the torque carries the machine
@@ -136,7 +136,7 @@ class Ability(NamedTuple):
         """Probe the legs about their nominal feet.
 
         A foot reaches a point if its joints are within their limits, its leg is far from stretched, and its motors can
-        carry the foot's share of the weight while the fewest feet stand.
+        carry the foot's share of the weight while the fewest feet stand (in a swaying gait: on average over stances).
 
         Args:
             legs: The legs.
@@ -204,13 +204,13 @@ def least_duty(gait: Gait) -> float:
 
 
 def least_standing(gait: Gait, duty: float) -> int:
-    """Return the minimum number of feet in simultaneous stance over a cycle."""
+    """Return the minimum number of feet in simultaneous stance over a cycle of `gait` with another `duty` [-]."""
     phase = np.linspace(0.0, 1.0, 2000, endpoint=False)[:, None] - np.array(gait.touchdown) + 1e-9
     return int(((phase % 1.0) < duty).sum(axis=1).min())
 
 
 class Stride(NamedTuple):
-    """The current stride; arrays of shape (1,) change in place.
+    """The current stride; arrays, of shape (1,) unless stated, change in place.
 
     Attributes:
         begin: Start time of the gait, extrapolated with the current period [s]; inf if the robot does not walk.
@@ -218,7 +218,7 @@ class Stride(NamedTuple):
         duty: Share D of the cycle in stance [-].
         height: Apex H of a swing above the line from lift-off to landing [m].
         pace: Share of the commanded speed that the base's tilt permits [-].
-        lean: Smoothed sines of the base's tilt about its x and y axes, shape (2,).
+        lean: Smoothed vertical components of the unit vectors along the base's x and y axes, shape (2,) [-].
     """
 
     begin: Array
@@ -268,7 +268,7 @@ def govern(
 
     Args:
         target: The command (v_x, v_y, ω) [m/s, m/s, rad/s].
-        acceleration: Largest acceleration of the base along the ground [m/s²], including the acceleration in a curve.
+        acceleration: Largest acceleration of the base along the ground [m/s²]; it limits the speed in a curve.
         gait: The gait, with its own stride.
         feet: Nominal feet in the horizontal frame, shape (n, 3) [m].
         ability: Ability of the legs.
@@ -408,7 +408,10 @@ def _in_the_air(dt: float, timing: Timing) -> bool:  # pragma: no cover - compil
 
 @njit(cache=True, inner=True)
 def within_reach(x: float, y: float, reached: Array) -> float:  # pragma: no cover - compiled
-    """Return the largest share, up to 1, of a displacement (x, y) [m] within the reach `reached` (4,) of a foot [m]."""
+    """Return the largest share, up to 1, of a displacement (x, y) [m] within a foot's reach.
+
+    `reached` is the reach forward, back, left and right, shape (4,) [m], half-axes of quarter ellipses.
+    """
     x /= reached[0 if x > 0.0 else 1]
     y /= reached[2 if y > 0.0 else 3]
     far = math.sqrt(x * x + y * y)

@@ -30,12 +30,12 @@ MU_LARGEST = 100.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraspLoad:
-    """The forces that contacts and motors must provide at one instant of the plan, and the contact rows.
+    """The forces that n contacts and the motors must provide at one instant of the plan, and the contact Jacobian.
 
     Attributes:
-        N: Normal rows, shape (n, m).
-        S: Rows of the first tangent, shape (n, m).
-        T: Rows of the second tangent, shape (n, m).
+        N: Rows of the Jacobian along the normals, shape (n, m).
+        S: Rows along the first tangents, shape (n, m).
+        T: Rows along the second tangents, shape (n, m).
         effort: Generalized forces ``M v̇ + c``, shape (m,) [N, N m].
     """
 
@@ -46,7 +46,7 @@ class GraspLoad:
 
 
 def grasp_loads(system: System, contacts: Detector, plan: Sequence[Reference], held: str, hand: str) -> list[GraspLoad]:
-    """Return the load at each instant of `plan`; the body keeps the pose in the hand that it had at the last update.
+    """Return the load at each instant of `plan`; the body keeps its initial pose in the hand.
 
     Args:
         system: Hand and body, updated to the beginning of the plan; this function leaves it at the end of the plan.
@@ -128,7 +128,8 @@ def grip_needed(plan: Sequence[GraspLoad], mu: float, fingers: Booleans, limit: 
 def least_friction(plan: Sequence[GraspLoad], grip: float, fingers: Booleans, limit: Array) -> float:
     """Return the smallest friction with which finger torques of at most `grip` hold the body throughout a plan.
 
-    The necessary grip never grows with friction, so the friction is found by bisection.
+    The necessary grip never grows with friction, so the friction is found by bisection. The arguments are as for
+    `grip_needed`, and `grip` is in N m or N.
 
     Returns:
         The friction coefficient; inf if none up to `MU_LARGEST` suffices.

@@ -7,9 +7,9 @@ motion,
 
     G f₀ = 0,        τ₀ = -J_qᵀ f₀,        G = J_bᵀ maps contact forces to their wrench on the body.
 
-Hence a grip can be added to the command of any controller (`GrippingController`). If the controller's forces f lie
-inside the friction cones, so does f + f₀, and each normal force is at least the grip. τ₀ is zero at joints that carry
-the whole hand. A controller that computes contact forces needs the grip only as a margin, since its contact model
+Hence a grip can be added to the command of any controller (`GrippingController`). If the controller's forces f and the
+internal forces f₀ lie inside the friction cones, so do their sums f + f₀. τ₀ is zero at joints that carry the whole
+hand. A controller that computes contact forces needs the grip only as a margin, since its contact model
 already increases the forces with the acceleration of the body.
 
 The original program (Zapolsky & Drumwright 2017) put each finger target 0.01 rad inside the box and prescribed the
@@ -65,7 +65,10 @@ class GrippingController:
         self._controller.reset()
 
     def __call__(self, state: State, reference: Reference) -> Command:
-        """Return torques for the period that begins at `state.t`."""
+        """Return the controller's command with the grip added, its torques clipped to the effort limits.
+
+        A state with a NaN or an infinity gets the controller's command alone.
+        """
         system, u = self._system, self._system.n_unactuated
         if not (np.isfinite(state.q).all() and np.isfinite(state.v).all()):
             return self._controller(state, reference)

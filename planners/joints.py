@@ -73,6 +73,8 @@ def reach_feet(
 ) -> None:  # pragma: no cover - compiled
     """Compute joint angles that bring the feet as close as possible to their plan, ``p_B = Rᵀ(p - x)``.
 
+    p is the planned foot; x and R are position and rotation of the base. The plan is first moved into the leg's reach.
+
     Args:
         legs: The legs.
         ability: Reach of the feet.
@@ -80,7 +82,7 @@ def reach_feet(
         plan: Planned phases and positions of the feet.
         base: The reference base, for stance feet.
         measured: The measured base, for all other feet.
-        leg_plan: Out: everything except velocities, accelerations and `reference`.
+        leg_plan: In: the first guess of the angles; out: everything except velocities, accelerations and `reference`.
     """
     p_B = np.empty(3)
     turned = np.empty((3, 3))
@@ -117,8 +119,9 @@ def move_joints(
         p̈_B = Rᵀ(p̈ - ẍ) - α × p_B - 2ω × ṗ_B - ω × (ω × p_B),           q̈ = J⁻¹(p̈_B - J̇q̇)
 
     p is a foot, and p_B the foot relative to the base, in base axes; x, R, ω and α are position, rotation, angular
-    velocity and angular acceleration of the base. Swinging feet use the measured pose and velocity of the base, with
-    the acceleration of the reference.
+    velocity and angular acceleration of the base. Swinging and late feet use the measured pose and velocity of the
+    base, with the acceleration of the reference. For feet out of reach (`UNREACHED`), velocities and accelerations are
+    zero.
 
     Args:
         plan: Planned phases, velocities and accelerations of the feet.

@@ -101,8 +101,8 @@ class Legs(NamedTuple):
         """Read the legs from the kinematic tree: the joints between each foot and the floating base.
 
         Raises:
-            InputError: The robot has no floating base as its first joint, or a leg does not have exactly three separate
-                revolute, actuated joints.
+            InputError: The robot has no floating base as its first joint, or a leg does not have exactly three
+                actuated revolute joints with limits, which no other leg uses.
         """
         model = system.model
         if model.njoints < 2 or model.nqs[1] != 7 or model.nvs[1] != 6:
@@ -170,7 +170,10 @@ def _chain(system: System, name: str, frame: int) -> Sequence[int]:
 
 @njit(cache=True, inner=True)
 def _turn(c: float, s: float, axis: Array, point: Array, x: Array) -> None:  # pragma: no cover - compiled
-    """Rotate the point `x` about the line through `point` along `axis` (Rodrigues), in place."""
+    """Rotate the point `x` in place about the line through `point` along `axis` (Rodrigues).
+
+    c and s are cosine and sine of the angle.
+    """
     ax, ay, az = axis[0], axis[1], axis[2]
     rx, ry, rz = x[0] - point[0], x[1] - point[1], x[2] - point[2]
     along = (1.0 - c) * (ax * rx + ay * ry + az * rz)
@@ -199,7 +202,10 @@ def place_leg(zero: LegPose, q: Array, pose: LegPose) -> None:  # pragma: no cov
 
 @njit(cache=True, inner=True)
 def leg_jacobian(pose: LegPose, J: Array) -> None:  # pragma: no cover - compiled
-    """Write the Jacobian of the foot centre, ``ṗ = J q̇``: columns ``a_k × (p - o_k)``, shape (3, 3) [m]."""
+    """Write the Jacobian of the foot centre p, ``ṗ = J q̇``, shape (3, 3) [m].
+
+    Its columns are ``a_k × (p - o_k)``, with axis a_k and origin o_k of joint k.
+    """
     origin, axis, foot = pose.origin, pose.axis, pose.foot
     for k in range(3):
         rx, ry, rz = foot[0] - origin[k, 0], foot[1] - origin[k, 1], foot[2] - origin[k, 2]

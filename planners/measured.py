@@ -23,11 +23,11 @@ class Measured(NamedTuple):
     """The motion of base, legs and feet in the last finite state; arrays change in place.
 
     Attributes:
-        position: Base, shape (3,) [m].
+        position: Position of the base, shape (3,) [m].
         rotation: Base to world, shape (3, 3).
         velocity: Velocity of the base, world axes, shape (3,) [m/s].
         omega_B: Angular velocity of the base, base axes, shape (3,) [rad/s].
-        angles: Leg joints, shape (n, 3) [rad].
+        angles: Angles of the leg joints, shape (n, 3) [rad].
         feet: Centres of the foot spheres, shape (n, 3) [m].
         feet_velocity: Velocities of the centres, world axes, shape (n, 3) [m/s].
         shank_rate: Angular velocities of the links that carry the feet, world axes, shape (n, 3) [rad/s].

@@ -120,7 +120,7 @@ def yield_base(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _solve3(A: Array, b: tuple[float, float, float]) -> tuple[float, float, float]:  # pragma: no cover - compiled
-    """Solve ``A x = b`` by Cramer's rule; A is an inertia, far from singular."""
+    """Return the solution of ``A x = b`` by Cramer's rule; A, shape (3, 3), must be far from singular."""
     c0 = A[1, 1] * A[2, 2] - A[1, 2] * A[2, 1]
     c1 = A[1, 2] * A[2, 0] - A[1, 0] * A[2, 2]
     c2 = A[1, 0] * A[2, 1] - A[1, 1] * A[2, 0]

@@ -36,7 +36,7 @@ LINKS_NOMINAL: Array = np.array([0.03, 0.0, 0.0]) + np.array(
         [-0.175, -0.0762394, -0.161853],
     ]
 )
-"""Nominal feet of the robot `links` in the base frame, as in the program: a rectangle, shifted ahead, (4, 3) [m]."""
+"""Nominal feet of the robot `links` in the base frame, as in Pacer: a rectangle, shifted ahead, shape (4, 3) [m]."""
 
 IK_TOLERANCE = 1.5e-3
 """Distance at which the original inverse kinematics stopped [m]."""

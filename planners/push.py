@@ -35,9 +35,11 @@ class Pushing:
     """Effect of each of n feet on the base, for `Push`.
 
     Attributes:
-        acceleration: `Push.acceleration` if forces lean towards the centre of mass by at most `LEAN`, shape (5, n).
-        leaning: Additional acceleration if forces point at the centre of mass, along x and along y, shape (2, 5, n).
-        reaction: `Push.reaction`, shape (n, 2, 3).
+        acceleration: `Push.acceleration` if forces lean towards the centre of mass by at most `LEAN`, shape (5, n)
+            [m/s², rad/s²].
+        leaning: Additional acceleration if forces point at the centre of mass, along x and along y, shape (2, 5, n)
+            [m/s², rad/s²].
+        reaction: `Push.reaction`, shape (n, 2, 3) [rad/m].
     """
 
     acceleration: Array
@@ -46,7 +48,7 @@ class Pushing:
 
     @staticmethod
     def of(system: System, legs: Legs, nominal: NominalStance, home: Array) -> Pushing:
-        """Return the effect of the feet in the nominal stance of a robot with joint angles about `home`."""
+        """Return the effect of the feet in the nominal stance, with joint angles about `home`, shape (a,) [rad]."""
         feet, n, data = nominal.feet, len(nominal.feet), system.model.createData()
         q = system.configuration(home, np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]))
         pin.ccrba(system.model, data, q, np.zeros(system.model.nv))

@@ -40,8 +40,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         each_s: Time from waypoint to waypoint.
         far_m: Largest distance between waypoints.
         turn_rad: Largest turn between waypoints.
-        step_m: Longest step forwards and backwards.
-        aside_m: Longest step of a foot away from the other foot.
+        step_m: Largest distance at which a foot lands ahead of or behind its place beside the other foot.
+        aside_m: Largest distance at which a foot lands farther out than its place beside the other foot.
         step_turn_rad: Largest turn of a step.
     """
 
@@ -69,7 +69,7 @@ class Way(NamedTuple):
 
 
 def drawn(route: Route, start: Array, begin_s: float, rng: np.random.Generator) -> Way:
-    """Draw the waypoints of a route that begins at the pose `start` at `begin_s` [s]."""
+    """Draw the waypoints of a route that begins at the pose `start` (x, y, yaw) at `begin_s` [s]."""
     poses = [start]
     for _ in range(route.count):
         kind, far = rng.uniform(), route.far_m * rng.uniform(0.4, 1.0)

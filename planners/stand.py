@@ -26,7 +26,7 @@ class StandPlanner:
         self._reference = reference
 
     def reset(self, state: State) -> None:
-        """Set the reference of the base to its position in `state`, level."""
+        """Set the reference of the base to its position and heading in `state`."""
         place: Array = state.q[:3].copy()
         yaw = 2.0 * math.atan2(state.q[5], state.q[6])
         self._reference = structs.replace(self._reference, base_position=place, base_yaw=yaw)

@@ -80,8 +80,8 @@ class _Motion(NamedTuple):
         v: Velocities of all joints, shape (a,) [rad/s].
         a: Accelerations of all joints, shape (a,) [rad/s²].
         stance: True for feet that are planned to stand and do stand, shape (n,).
-        since_touchdown: Time since the planned touchdowns, shape (n,) [s].
-        to_liftoff: Time to the planned lift-offs, shape (n,) [s].
+        since_touchdown: Time since the last touchdown of each foot, inf in swing and before the first, shape (n,) [s].
+        to_liftoff: Time to the planned lift-off of each foot, inf without one, shape (n,) [s].
         feet: Centres of the feet, shape (n, 3) [m].
         base: Position and heading of the base, shape (4,) [m, m, m, rad].
     """
@@ -455,7 +455,7 @@ class TrotPlanner:
         plan.offset[:] = plan.level - ground.height
 
     def _take_up(self, gait: Gait) -> None:
-        """Switch to a new gait; all feet stand."""
+        """Switch to a new gait while all feet stand."""
         self.gait = gait
         put(self._record, "gait", gait)
         parts = self._parts

@@ -36,7 +36,7 @@ class Waypoints:
 
     On the line from the previous to the next waypoint, the machine follows a point ahead of itself (the carrot).
     If the heading error exceeds `TURN_FROM`, the machine turns on the spot until it is below `TURN_UNTIL`; smaller
-    errors are corrected while walking. The machine slows down on the last centimetres.
+    errors are corrected while walking. The machine slows down towards each waypoint.
 
     Attributes:
         points: All waypoints, shape (n, 2) [m].
@@ -58,7 +58,8 @@ class Waypoints:
             stand_from_s: Time at which to stop and stand [s].
 
         Raises:
-            InputError: The list is empty, a point is not finite or equals the next, or a speed is not positive.
+            InputError: The points are not a list of finite pairs, two successive points are equal, or `speed` or `turn`
+                is not positive.
         """
         self.points: Array = np.array(points, dtype=np.float64)
         if self.points.ndim != 2 or self.points.shape[1] != 2 or not np.all(np.isfinite(self.points)):
