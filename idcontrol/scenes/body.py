@@ -19,7 +19,8 @@ from idcontrol.tasks import CoM, Force, Frame, Posture, Task
 from idcontrol.types import Array, Booleans, ContactForces, Reference, State
 
 FIRM, LOOSE = 1e-3, 1e-6
-"""Posture weights: of joints that move no task's frame, and of all other joints, which must not pull on the tasks."""
+"""Weights of joints in the posture task: `FIRM` if a joint moves no other task's frame, else `LOOSE`, so that the
+posture does not pull on the other tasks."""
 BALANCE: Final = 10.0
 """Weight of the task on the centre of mass; tasks on frames have the weight 1 while they are in use. A foot in the air
 arrives later if its swing would push the centre of mass off its path."""
@@ -34,12 +35,12 @@ FLATTENS_RAD_S: Final = 0.6
 
 
 def turned(yaw: float) -> Array:
-    """Return the rotation about the vertical by an angle [rad], shape (3, 3)."""
+    """Return the rotation about the vertical by `yaw` [rad], shape (3, 3)."""
     return np.asarray(pin.exp3(np.array([0.0, 0.0, yaw])))
 
 
 def trunk_frames(system: System, contacts: SphereContacts) -> tuple[str, ...]:
-    """Return the links to keep upright: the base, and the torso if joints separate it from the base.
+    """Return the frames of the links to keep upright: base, and torso if joints separate it from the base.
 
     To find the torso, follow the heaviest limb without a foot outwards from the base, up to the first branching.
     """
@@ -105,6 +106,7 @@ class Body:
             hand: Frame of a hand to be moved.
 
         Raises:
+            UnknownName: The robot has no frame `hand`.
             InputError: The robot has a floating base and fewer than two feet, or a fixed base and no hand.
         """
         self.names = robot.patches
@@ -213,7 +215,7 @@ class Body:
         task.set(place, velocity - 0.5 * self.h * acceleration, acceleration)
 
     def centres(self, q: Array) -> Array:
-        """Return x and y of the centres of all feet, and their rotation about z from the home pose, shape (n, 3)."""
+        """Return x and y of all feet's centres, and their yaw from the home pose, shape (n, 3) [m, m, rad]."""
         places = self.places(q)
         centres = [places[task.frame].act(at)[:2] for task, at in zip(self.feet, self.centre, strict=True)]
         turns = [places[task.frame].rotation @ self._soles[task.frame].rotation.T for task in self.feet]
@@ -245,7 +247,7 @@ class Body:
         self.feet[foot].weight = 1.0
 
     def land(self, foot: int, place: Any) -> None:
-        """Let a foot stand at its present position from now on.
+        """Let a foot stand from now on, at its present pose `place` (``pinocchio.SE3``).
 
         Its task holds the foot for `LANDED_S`, until all corners carry load; without it the posture task would pull
         the leg.

@@ -22,7 +22,7 @@ SPACING_M = 0.18
 """Distance between the bodies of a column [m]; at this distance boxes do not touch in any orientation."""
 
 PARAMETERS = sap.Parameters(tolerance=1e-5)
-"""SAP's parameters in the paper, section X-C."""
+"""SAP's parameters in Castro et al. 2022, section X-C."""
 
 
 def drop(

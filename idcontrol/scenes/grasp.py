@@ -164,7 +164,10 @@ class GraspScene:
         return self.config.friction.of_controller(self.config.mu, controllers.contact_law(self.config.controller))
 
     def tips(self, system: System, mu: float, *, orientation: float = 0.0) -> Fingertips:
-        """Return the detector of contacts between fingertips and box on `system`, with friction `mu`."""
+        """Return the detector of contacts between fingertips and box on `system`, with friction `mu`.
+
+        `orientation` [rad] turns the tangents of the contacts about their normals.
+        """
         tips, side = self.robot.description.feet, self.config.box_side_m
         return Fingertips(
             system,

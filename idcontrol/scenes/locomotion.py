@@ -295,7 +295,7 @@ class TickRow:
         return self._row.values
 
     def _write_forces(self, ending: str, forces: ContactForces | None, soles: Soles | None) -> None:
-        """Write the force channels whose names end with `ending`; NaN without forces."""
+        """Write the channel ``force`` + `ending`, and with soles ``moment`` and ``cop``, too; NaN without forces."""
         of = self._row.of
         force = of[f"force{ending}"]
         force[:] = np.nan if forces is None else 0.0

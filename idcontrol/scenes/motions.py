@@ -30,7 +30,7 @@ SURE: Final = 0.9
 ROUTE_ENDS_S: Final = 2.0
 """Time after the last waypoint in which the machine brings its feet together [s]."""
 ARMS_HZ: Final = (0.2, 0.6)
-"""Frequencies of random motions of arms [Hz]."""
+"""Lowest and highest frequency of random motions of arms [Hz]."""
 ARMS_RAMP_S: Final = 2.0
 """Time in which random motions of arms build up [s]."""
 BESIDE_M: Final = 0.02
@@ -71,11 +71,7 @@ class Stand:
     """A planner: all feet stand, the centre of mass oscillates, and a hand may move through points."""
 
     def __init__(self, body: Body, sway: Oscillation, reach: Reach) -> None:
-        """Sway `body`, and let its hand reach if it has one.
-
-        Raises:
-            UnknownName: The hand is no frame of the robot.
-        """
+        """Sway `body`, and let its hand reach if it has one."""
         self._body, self._sway, self._start = body, sway, body.system.com(body.home.q)
         for task in body.trunk:
             task.set(body.places(body.home.q)[task.frame])
@@ -88,7 +84,7 @@ class Stand:
             )
 
     def __call__(self, state: State) -> Reference:
-        """Set centre of mass and hand for this instant."""
+        """Set the tasks of centre of mass and hand for this instant; return `Body.reference`."""
         own, body = self._sway, self._body
         body.flatten(state.q)
         r, dr, ddr = dcm.smooth(state.t / own.ramp_s)
@@ -168,7 +164,7 @@ class Walk:
             walk: The steps.
             begin_s: Time for shifting the load before the first step, and before the step that brings the feet together
                 [s].
-            lower_m: Distance by which the centre of mass is lowered in this time [m].
+            lower_m: Distance by which the centre of mass is lowered before the first step [m].
             way: A route, in place of the equal steps of `walk`.
 
         Raises:
@@ -195,7 +191,7 @@ class Walk:
         self._done, self._starts, self._ways = 0, dict[int, Any](), dict[int, tuple[float, dcm.Motion]]()
 
     def __call__(self, state: State) -> Reference:
-        """Set all tasks for this instant."""
+        """Set all tasks for this instant; return `Body.reference`."""
         body, t = self._body, state.t
         body.flatten(state.q)
         if self._walk.reach_m > 0.0:

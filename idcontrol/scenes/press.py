@@ -109,7 +109,7 @@ class Press:
         body.lift(len(body.names) - 1)
 
     def __call__(self, state: State) -> Reference:
-        """Set all tasks and the force target for this instant."""
+        """Set all tasks and the force target for this instant; return `Body.reference`."""
         hand, force = self._body.places(state.q)[self._task.frame], self._body.pressed(state.forces)[-1]
         if np.isnan(self.touched_s):
             if force @ self.normal > TOUCH_SHARE * self._wall.force_n:

@@ -136,7 +136,7 @@ class WalkSession:
         return channels(self.system, len(self.feet), soles=False)
 
     def derive(self, row: Mapping[str, Array]) -> dict[str, Any]:
-        """Return the channels that depend on the state, and the progress of the walk."""
+        """Return the channels that depend on the state, the commands, and the progress of the walk, by name."""
         self._posture(row["q"], row["v"])
         derived: dict[str, Any] = dict(self._derived)
         notes = row["notes"]
@@ -264,7 +264,10 @@ class NotedPlanner:
             self._joystick.steer(axes)
 
     def notes(self) -> Array:
-        """Return the values of `NOTES`; waypoint values are NaN without waypoints."""
+        """Return the values listed at `NOTES`, shape (12,); the next call overwrites them.
+
+        Without waypoints, the values from the seventh on are NaN.
+        """
         self._notes[:3], self._notes[3:6] = self.planner.commanded, self.planner.command
         if self._progress is not None:
             self._notes[6:8], self._notes[8:10] = self._progress.target, self._progress.previous

@@ -76,12 +76,14 @@ class WalkPath(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     Attributes:
         kind: ``waypoints`` visits the waypoints in turn, again and again; ``command`` follows `command`; ``joystick``
-            follows the joystick of a loop's machine, up to the speeds of the robot file.
+            follows the joystick of a loop's machine, up to `speed_m_s` and the turning rate of the robot file.
         waypoints_m: Waypoints in the plane.
         command: Pieces (from time [s], v_x [m/s], v_y [m/s], turn [rad/s]); each piece holds until the next begins.
-        stand_from_s: Time at which to stop and stand; null for never.
+        stand_from_s: Time at which to stop and stand; null for never. A joystick and the planner ``paper`` with
+            waypoints ignore it.
         gaits: Changes of the gait, (from time [s], kind); each gait holds until the next change.
-        speed_m_s: Walking speed between waypoints; null uses the speed in the robot file.
+        speed_m_s: Walking speed between waypoints, or at full deflection of a joystick; null uses the speed in the
+            robot file.
     """
 
     kind: Literal["waypoints", "command", "joystick"] = "waypoints"
@@ -269,7 +271,7 @@ class WalkScene:
 
         Raises:
             UnknownName: The robot does not exist.
-            InputError: The robot cannot walk, or the height map does not exist.
+            InputError: The robot cannot walk, the settings do not fit together, or the height map does not exist.
         """
         robot = robots.load(config.robot).at_power(config.power)
         if config.planner == "paper" and robot.name != "links":
@@ -298,7 +300,7 @@ class WalkScene:
         return self.robot.patches
 
     def actuators(self) -> Actuators | None:
-        """Actuators assumed by the controller; None for ideal actuators.
+        """Return the actuators assumed by the controller; None for ideal actuators.
 
         Raises:
             InputError: The robot file has no actuators.
@@ -320,9 +322,10 @@ class WalkScene:
         return self.config.friction.of_controller(self.config.mu, law)
 
     def friction(self) -> dict[str, Any]:
-        """Friction along the tangents of plant and controller, for metrics.
+        """Return the friction along the tangents of plant and controller, for metrics, by name.
 
-        The plant's friction is None if it is drawn at each touchdown.
+        The plant's friction is None if it is drawn at each touchdown. A note is added if `friction.pyramid` has no
+        effect on the controller.
         """
         config, law = self.config, controllers.contact_law(self.config.controller)
         mu_plant = None if config.mu_range is not None else self._of_plant(config.mu)
@@ -416,7 +419,7 @@ class WalkScene:
         )
 
     def controller_setup(self) -> controllers.Setup:
-        """Return the setup of a controller."""
+        """Return the setup of the walk's controller."""
         config, own = self.config, self.robot.description.gains.acceleration
         gains = config.gains.of(config.controller)
         assumed = self.mu_controller

@@ -47,7 +47,7 @@ class Arm:
         system: The arm's multibody system at the current state.
         posture: Preferred positions of the arm's joints, shape (7,) [rad].
         ik: Computes joint positions for palm poses.
-        closing: 0 open, 1 closed.
+        closing: Position of the hand's motion, from 0 (open) to 1 (closed).
         start: Initial pose of the current motion.
         goal: Final pose of the current motion.
     """
@@ -64,7 +64,7 @@ class Arm:
         self.put(self.ik.pose())
 
     def put(self, pose: pin.SE3) -> None:
-        """Set a pose of the palm, at rest."""
+        """Set the commanded pose of the palm to `pose`, at rest."""
         self.ik(pose, SETTLING)
         self.start = self.goal = self.pose
         self._before = (self.ik.q[:ARM_JOINTS].copy(), np.zeros(ARM_JOINTS))

@@ -49,7 +49,7 @@ _FINGER = (
     (0.0267, 0.0096, "y", -0.227, 1.618),
 )
 _KNUCKLES = ((0.0435, -0.001542, -0.08726646), (0.0, 0.0007, 0.0), (-0.0435, -0.001542, 0.08726646))
-"""Position of each finger on the palm, y and z, and its roll."""
+"""Position y and z of each finger on the palm, and its roll [m, m, rad]."""
 
 
 class Shape(NamedTuple):
@@ -106,7 +106,7 @@ _AXES = {"y": (0.0, 1.0, 0.0), "z": (0.0, 0.0, 1.0)}
 def _thumb(model: pin.Model, joint: int, palm: pin.SE3, shapes: list[Shape], side: float) -> None:
     """Add the thumb's four joints; `side` is 1 for a right hand, -1 for a left one."""
     links = (
-        # position in the previous frame, box, centre of the box, mass, axis, minimum and maximum angle
+        # position in the previous frame, box, centre of the box, mass
         ((-0.0182, side * 0.019333, -0.045987), (0.0358, 0.034, 0.0455), (-0.0179, side * 0.009, 0.0145), 0.0176),
         ((-0.027, side * 0.005, 0.0399), (_THICK, _WIDE, 0.0177), (0.0, 0.0, 0.00885), 0.0119),
         ((0.0, 0.0, 0.0177), (_THICK, _WIDE, 0.0514), (0.0, 0.0, 0.0257), 0.038),
@@ -182,7 +182,7 @@ def _box(mass: float, size: tuple[float, ...], centre: tuple[float, float, float
 
 
 def parts(system: System, shapes: list[Shape], tree: int, mu: float) -> list[Part]:
-    """Return the shapes of a hand as parts for the plant."""
+    """Return the shapes of a hand as parts of the plant's tree `tree`, with friction `mu`."""
     return [
         Part(
             name=f"{tree}_{number}_{shape.frame}",

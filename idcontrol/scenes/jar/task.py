@@ -42,8 +42,8 @@ _PALM_FACE_M = 0.0111
 
 _JAR_X, _JAR_Z, _JAR_UP = _PALM_FACE_M + things.OUTER_M + 0.001, -0.010, 0.078
 _LID_X, _LID_Z, _LID_UP = _PALM_FACE_M + 0.5 * things.HANDLE_M[0] + 0.001, -0.0085, things.HEIGHT_M + 0.075
-"""Grasps of the jar and the lid's handle: axis of the object in the palm's frame, and height of the palm over the
-table."""
+"""Grasps of the jar and the lid's handle: position of the object's axis in the palm's frame, and height of the palm
+over the table [m]."""
 
 TIPPED = np.radians(135.0)
 _R = np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
@@ -59,8 +59,8 @@ class Keyframe(NamedTuple):
     Attributes:
         name: Name.
         duration_s: Largest duration.
-        right: Target pose of the right palm; None means no motion.
-        left: Target pose of the left palm; None means no motion.
+        right: Returns the target pose of the right palm; None means no motion.
+        left: Returns the target pose of the left palm; None means no motion.
         close: True for a hand to be closed: right, left.
         until: Condition that ends the keyframe early; the keyframe fails if it is never met. None uses the whole time.
     """
