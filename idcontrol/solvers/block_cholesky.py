@@ -26,7 +26,7 @@ from idcontrol.kernels.six import (
 from idcontrol.types import Array, Integers
 
 BLOCK = SIX
-"""Rows of a block: the six velocities of a rigid body."""
+"""Number of rows of a block: the six velocities of a rigid body."""
 
 _ONE = np.uint64(1)
 _WORD = 64
@@ -48,7 +48,7 @@ class Structure(NamedTuple):
 
 @njit(cache=True, inner=True)
 def _count(word: np.uint64) -> int:  # pragma: no cover - compiled
-    """Count the set bits."""
+    """Return the number of set bits in `word`."""
     x = word
     x = x - ((x >> _ONE) & np.uint64(0x5555555555555555))
     x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))

@@ -49,13 +49,14 @@ SLIP: Final = 6
 ROWS: Final = 8
 
 CHOICES: Final = 3
-"""Choices per contact: open or closed; then for each diagonal sliding backward, sticking, or sliding forward."""
+"""Number of choices per contact: open or closed; then for each of two diagonals sliding backward, sticking, or sliding
+forward."""
 OPTIONS: Final = 3
 """Maximum number of options of a choice."""
 
 RIDGE: Final = 1e-8
-"""Number added to the diagonal of the objective's matrix, relative to its mean entry. It makes ½|y|² decide among equal
-torques."""
+"""Number added to the diagonal of the objective's matrix, relative to the mean of this diagonal. It makes ½|y|² decide
+among equal torques."""
 _WORTH: Final = 1e-9
 """Smallest improvement of the objective that is worth a search, relative to the objective plus ½(|w ∘ t0|² + |w ∘
 target|²).
@@ -369,7 +370,7 @@ _CLOSED: Final = 0
 _SOLUTION: Final = 1
 """The nearest point of the node is a solution."""
 _BRANCHES: Final = 2
-"""A choice must be made."""
+"""The search must branch on a choice."""
 _STOPPED: Final = 3
 """The limit of programs is reached."""
 _UNSOLVED: Final = 4
@@ -653,7 +654,7 @@ def nearest_kernel(problem: NearestProblem, start: Array, max_nodes: int, arena:
         arena: Arena for all arrays, including the arrays of the result.
 
     Returns:
-        The closest solution; without `start`, the first solution.
+        The closest solution; without `start`, the first solution. Its `value` is inf if no solution was found.
     """
     k, y, metric = problem.v0.size, zeros(arena, problem.v0.size), _metric(problem, arena)
     n, known = problem.mu.size, start.size == k

@@ -28,12 +28,12 @@ from idcontrol.solvers.status import TOLERANCE
 from idcontrol.types import Array, Booleans
 
 _VIOLATED: Final = 1e-7
-"""A node may be empty only if its constraint violations sum to more than this; the largest entry of r is 1."""
+"""A node counts as empty only if its constraint violations sum to more than this, for r with the largest entry 1."""
 _EXACT: Final = 1e-6
 """Acceptance threshold of certificates: a certificate must exclude every solution whose entries sum to less than the
 reciprocal of this."""
 _FADING: Final = 0.95
-"""Decay of a decision's weight per certificate."""
+"""Factor on the weights of all decisions at each new certificate."""
 
 
 class Existence(enum.IntEnum):

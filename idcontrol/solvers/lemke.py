@@ -539,7 +539,7 @@ def solve_regularized(Q: Array, r: Array, scale: Array | None = None, *, max_piv
 
     This is the regularization of math.md, section 13.5. The residual always refers to the original problem, so a
     regularized solution counts as solved only if it also solves the original problem. If no attempt succeeds, the
-    outcome of the attempt without regularization is returned.
+    outcome of the attempt without regularization is returned. Arguments and errors are as for `solve_lemke`.
     """
     Q, r, scale = _checked(Q, r, scale)
     exact = _run(Q, r, scale, 0.0, max_pivots)

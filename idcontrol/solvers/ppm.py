@@ -57,7 +57,7 @@ def _first_to_vanish(z: Array, alpha: Array, count: int) -> int:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _hash(i: int) -> int:
-    """Return a hash that separates neighbours (SplitMix64 without its last round)."""
+    """Return a hash of `i`, very different for successive numbers (SplitMix64 without its last round)."""
     x = (np.int64(i) + 1) * np.int64(-7046029254386353131)
     x = (x ^ (x >> 30)) * np.int64(-4658895280553007687)
     return int(x ^ (x >> 27))

@@ -16,13 +16,13 @@ from idcontrol.solvers.factor import append, empty_factor, split
 from idcontrol.types import Array, Integers
 
 HELD_RANK_TOLERANCE: Final = 1e-4
-"""Rank tolerance ε_rank of rows held with equality, on squares: a row is dropped if the kept rows determine its
-velocity to within 1 %. The tolerance describes the accuracy of the model, not rounding. At 1e-9, feet that deviate from
-a plane by 0.1 mm would push against each other with thousands of newtons.
+"""Rank tolerance ε_rank of rows held with equality, a ratio of squared lengths: a row is dropped if the kept rows
+determine its velocity to within 1 %. The tolerance describes the accuracy of the model, not rounding. At 1e-9, feet
+that deviate from a plane by 0.1 mm would push against each other with thousands of newtons.
 """
 
 _ROUNDING: Final = 1e-14
-"""Relative rounding error of a difference of squares of rows with few entries."""
+"""Rounding error of the difference of squares in `find_indices_kernel`, relative to the square of the row."""
 
 
 class IndependentRows(NamedTuple):
