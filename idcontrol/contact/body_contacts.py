@@ -20,7 +20,7 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Integers
 
 WORLD = -1
-"""Number of body B for the ground and obstacles."""
+"""Stands for the ground and obstacles in place of the index of body B."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,8 +54,8 @@ class CollisionContacts:
             orientation: Angle of the first tangent from the projected world x axis, about the normal [rad].
 
         Raises:
-            InputError: A geometry is of an unsupported kind, has no volume or is not finite, or a coefficient is
-                negative.
+            InputError: A geometry is of an unsupported kind, has no volume or is not finite; or a coefficient is
+                negative, or `mu` has another shape.
         """
         self.system = system
         self.geometry = geometry.copy()

@@ -106,7 +106,7 @@ class Detection:
         return points
 
     def measure(self, pairs: Pairs) -> None:
-        """Write distances of the pairs without a closed form; `contact_points` measures the others."""
+        """Measure the pairs without a closed form, in place; `contact_points` measures the others."""
         if not self.needs_coal:
             return
         request = coal.DistanceRequest()

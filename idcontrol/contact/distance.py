@@ -22,7 +22,8 @@ PARALLEL_EDGES = 1e-6
 """Angle [rad] below which edges count as parallel: a face normal then replaces their separating axis."""
 
 FLAT = 1e-7
-"""Tolerance within which a face normal replaces the direction between two boxes [m], since the normal is exact."""
+"""A face normal replaces another direction between two boxes if both distances differ by at most this [m], since the
+normal is exact."""
 
 
 class _Box(NamedTuple):

@@ -6,8 +6,8 @@ moves with the foot and slows down to rest (planner.md, section 7).
 
 Friction is predicted relative to this belt. A sliding foot gets just the friction that slows it down with the belt, at
 most μ f_N, instead of the full μ f_N against its slip. If the cone suffices, the controller reports sticking contacts.
-If friction were predicted relative to still ground, maximal dissipation would lift a sliding foot at μ times its slip
-in every period.
+If friction were predicted relative to still ground, maximal dissipation would lift a sliding foot in every period, with
+a speed of μ times its slip.
 """
 
 from __future__ import annotations
@@ -43,6 +43,9 @@ class Landing:
         settle_s: Time after touchdown during which γ holds. Later γ is 0 as long as the slip is at most `slip_m_s`.
             With inf γ always holds.
         slip_m_s: Slip above which γ holds even after `settle_s`.
+
+    Raises:
+        InputError: A value is out of range.
     """
 
     decay_s: Positive = 0.02

@@ -20,20 +20,20 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Integers
 
 GROUND = -1
-"""Number of the ground, in place of the number of shape B."""
+"""Stands for the ground in place of the index of shape B."""
 
 MAX_POINTS = 8
 """Largest number of contact points of a pair of shapes; two boxes never exceed it."""
 
 RIM_GROUND_POINTS = 4
-"""Contact points of a cylinder's rim on the ground: its lowest point, and three more at right angles."""
+"""Number of contact points of a cylinder's rim on the ground: its lowest point, and three more at right angles."""
 
 SQUARE = 0.9986
 """Cosine of 3°, the largest angle between the contact normal and the normal of a face that touches flat; beyond it an
 edge or a corner touches."""
 
 PARALLEL = 0.0523
-"""Side lines touch along a line if the angle between them is below 3° [rad]."""
+"""Largest angle between side lines that touch along a line: 3° [rad]."""
 
 ENGINE_TOLERANCE = 1e-5
 """Accuracy of measured distances [m]. If a distance is wrong by more than ten times this, its normal counts as wrong,

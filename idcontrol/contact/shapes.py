@@ -16,10 +16,11 @@ from idcontrol.errors import InputError
 from idcontrol.types import Array, Integers
 
 RIM_POINTS = 8
-"""Corners of a cylinder's rim in a face contact."""
+"""Number of corners that represent a cylinder's rim in a face contact."""
 
 COPLANAR = 1e-6
-"""Largest difference of the normals, and of the offsets relative to the size, of hull triangles in one face."""
+"""Triangles of a hull form one face if their normals, and their offsets relative to the hull's size, differ by less
+than this."""
 
 SPHERE, BOX, OTHER = 0, 1, 2
 """Kinds of shape; spheres and boxes have closed-form distances (`idcontrol.contact.distance`)."""
@@ -118,7 +119,7 @@ def from_coal(geometry: Any, name: str) -> tuple[Shape, Any]:
 
 
 def flatten(shapes: list[Shape]) -> ShapeArrays:
-    """Build the arrays of a scene."""
+    """Build the arrays of a scene from its shapes."""
     corner_start = _starts([len(shape.corners) for shape in shapes])
     loops = [loop + first for shape, first in zip(shapes, corner_start[:-1], strict=True) for loop in shape.faces]
     boxes = [shape.half_extents for shape in shapes]

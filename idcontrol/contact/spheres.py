@@ -209,7 +209,7 @@ class SphereContacts:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Give copies and unpickled contacts arrays of their own."""
+        """Rebuild copies and unpickled objects with arrays of their own."""
         built = partial(
             type(self),
             offsets=self._offset,
@@ -249,7 +249,10 @@ class SphereContacts:
         return self.joint.copy(), np.array(centres).reshape(-1, 3)
 
     def slip(self, v: Array) -> Array:
-        """Return the tangential speed of every contact point at the last `detect`, shape (k,) [m/s]."""
+        """Return the tangential speed of every contact point at the last `detect`, shape (k,) [m/s].
+
+        The robot's velocity `v`, shape (m,), is in the order of `System.order`. The next call overwrites the result.
+        """
         _slip_speed(self.system.jacobian, self.system.support, self.joint, self.point, self.axes, v, self._slip)
         return self._slip
 

@@ -205,7 +205,7 @@ def _cell(s: float, samples: int) -> tuple[int, float]:
 def surface(
     parameters: Array, coefficients: Array, x: float, y: float
 ) -> tuple[float, float, float, float, float, float]:
-    """Return the height h of the ground and its derivatives h_x, h_y, h_xx, h_xy, h_yy at (x, y) [m]."""
+    """Return the height h of the ground [m] at (x, y) [m], and its derivatives h_x, h_y [-], h_xx, h_xy, h_yy [1/m]."""
     if coefficients.shape[0] == 0:
         nx, ny, nz, offset = parameters[0], parameters[1], parameters[2], parameters[3]
         return (offset - nx * x - ny * y) / nz, -nx / nz, -ny / nz, 0.0, 0.0, 0.0
