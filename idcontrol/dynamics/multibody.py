@@ -181,7 +181,7 @@ class CompiledSystem(System):
         return _again(system.model, system.actuated_names, system.effort_limit, system.limits, system.actuators)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Give copies and unpickled systems terms of their own, at the neutral configuration."""
+        """Rebuild copies and unpickled systems with terms of their own, at the neutral configuration."""
         return _again, (self.model, self.actuated_names, self.effort_limit, self.limits, self.actuators)
 
     def update(self, q: Array, v: Array) -> None:

@@ -38,8 +38,8 @@ LARGEST: Final = 1e15
 """A position, velocity or acceleration above this, in SI units, is invalid: results would overflow."""
 
 UNIT: Final = 1e-3
-"""Tolerance of the length of quaternions, and of cosine and sine of continuous joints. Rounding to single precision
-changes the length by 1e-7.
+"""Largest deviation from 1 of the length of a quaternion, or of the vector (cosine, sine) of a continuous joint.
+Rounding to single precision changes the length by 1e-7.
 """
 
 
@@ -62,6 +62,8 @@ class FreeBody:
 
 class Terms(NamedTuple):
     """Multibody terms of ``M v̇ + c = Pᵀτ + Jᵀf``, for kernels.
+
+    P selects the actuated velocities; J are the rows of contacts.
 
     Attributes:
         M: Joint-space inertia, shape (m, m).
@@ -171,7 +173,8 @@ def carry(
 ) -> None:  # pragma: no cover - compiled
     """Move free-flyers straight along their linear velocity, ``p + h R v``; rotate v⁺ into their new axes, R⁺ᵀR v⁺.
 
-    `flyers` has the first index of each free-flyer in q and in v, and scratch for a vector and a quaternion.
+    Positions are written into `q_next`, which has the new orientations; v⁺ is rotated in place in `v_next`. `flyers`
+    has the first index of each free-flyer in q and in v, and scratch for a vector and a quaternion.
     """
     at_q, at_v, world, back = flyers.borrowed
     for i in range(at_q.shape[0]):
@@ -352,7 +355,8 @@ class System:
     """A robot and its multibody terms at the state of the last `update`.
 
     Attributes:
-        model: The Pinocchio model.
+        model: The Pinocchio model; a copy with the rotors of `actuators` if these are set.
+        data: Pinocchio's data of the last `update`.
         n_velocities: Number of velocities m.
         n_unactuated: Number of unactuated velocities u.
         n_actuated: Number of actuated velocities a.
@@ -467,7 +471,7 @@ class System:
         self._gather = entry(_gather, self._bound)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Give copies and unpickled systems terms of their own, at the neutral configuration."""
+        """Rebuild copies and unpickled systems with terms of their own, at the neutral configuration."""
         rebuilt = partial(
             System,
             actuated=self.actuated_names,
