@@ -17,7 +17,7 @@ from idcontrol.types import Array
 
 
 class VelocityCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """A command in the horizontal frame (base position, heading only).
+    """A command in the horizontal frame, which has the base's position and heading, but not its roll and pitch.
 
     Attributes:
         v_x: Forward speed [m/s].
@@ -138,7 +138,7 @@ class Joystick:
         """Do nothing: the next `steer` updates the axes."""
 
     def __call__(self, t: float, position: Array, yaw: float) -> VelocityCommand:
-        """Return the velocity of the axes; time and pose do not matter."""
+        """Return the velocity that the axes command; time and pose do not matter."""
         v_x, v_y, omega = self._asked.tolist()
         return VelocityCommand(v_x=v_x, v_y=v_y, omega=omega, walk=bool(self._asked.any()))
 

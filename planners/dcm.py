@@ -34,8 +34,8 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     Attributes:
         count: Number of steps.
         together: Names of the feet that step simultaneously, group by group; null steps foot by foot.
-        first: Name of the foot that begins; null means the first foot of the robot file, or the second for a walk to
-            the right.
+        first: Name of the foot that begins; null means the first foot of the robot file, or the second for a walk or
+            turn to the right.
         length_m: Forward step length, measured at the middle of the feet; for a biped, the distance by which one foot
             lands in front of the other.
         sideways_m: Sideways step length, positive to the left.

@@ -49,7 +49,7 @@ MOST_TURN = 0.8
 """Largest turn in a stride [rad]: a foot swings along a chord of its circle, up to 8 % of the radius inside it."""
 
 OVERLAP = 0.02
-"""Share of the cycle by which stances overlap longer than necessary for the minimum number of stance feet [-]."""
+"""Share of the cycle by which a stance is longer than the minimum number of stance feet requires [-]."""
 
 OWN_LOAD = 1.15
 """The gait's own stride is kept while it needs at most this share of every limit [-]; `limit_joints` clips short
@@ -89,7 +89,7 @@ REACH_STEP = 2e-3
 
 
 WAYS: Array = np.array([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, -1.0, 0.0]])
-"""Forward, back, left, right."""
+"""Directions in which the reach is probed: forward, back, left, right; shape (4, 3)."""
 
 
 class JointLimits(NamedTuple):

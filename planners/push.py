@@ -26,8 +26,9 @@ LEAN: Final = 0.3
 """Largest tangential force of a foot in a swaying gait, relative to the normal force; `TURN` may need more [-]."""
 
 TURN: Final = 0.13
-"""If roll or pitch would exceed this amplitude, the forces of the feet lean more than `LEAN`, but not beyond the centre
-of mass [rad]. If the robot rotated much farther during a bound, joints limited to 15 rad/s could not follow."""
+"""If the amplitude of roll or pitch would exceed this [rad], the forces of the feet lean more than `LEAN`, but not
+beyond the centre of mass. If the robot rotated much farther during a bound, joints limited to 15 rad/s could not
+follow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

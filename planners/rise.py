@@ -22,11 +22,11 @@ from idcontrol.types import Array
 KNOTS = 25
 """Number of points of the motion that `Rise.problem` checks."""
 MISS_M = 1e-3
-"""Largest distance of a foot from its line [m]."""
+"""Largest distance of a foot from its straight line in a motion up that is possible [m]."""
 ABOVE_M = 0.05
 """Largest height of a foot above its lying position [m]; a higher foot hangs in the air."""
 SPARE = 0.9
-"""Largest share of a torque limit for carrying the robot."""
+"""Largest share of a torque limit that carrying the robot may take [-]."""
 BEYOND_RAD = 0.02
 """Tolerance of joint limits for a robot that lies with a joint at its stop [rad]."""
 DEPENDENT: Final = 1e-12
@@ -44,7 +44,7 @@ class Lair(NamedTuple):
 
 
 class Posture(NamedTuple):
-    """Joints at one point of the motion, in the order of `System.actuated_names`, shape (a,) each."""
+    """Joints at one point of the motion; arrays have shape (a,), in the order of `System.actuated_names`."""
 
     q: Array
     """Positions [rad]."""

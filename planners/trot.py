@@ -63,7 +63,7 @@ from idcontrol.planners.push import Pushing
 from idcontrol.types import Array, Booleans, Reference, State
 
 FADED = 0.02
-"""Remaining share of a sway at which a gait has ended [-]."""
+"""A gait has ended when the remaining share of its sway is below this [-]."""
 
 REST = (0.0, 0.0, 0.0)
 """The command to rest."""

@@ -16,7 +16,7 @@ RADIUS = 0.02
 """A waypoint counts as reached within this distance of the base [m]."""
 
 CARROT = 0.12
-"""Distance of the carrot ahead on the line between waypoints [m]."""
+"""Distance at which the carrot, the point that the machine follows, is ahead on the line between waypoints [m]."""
 
 TURN_FROM, TURN_UNTIL = math.pi / 8.0, 0.06
 """Heading errors at which turning on the spot begins and ends [rad], with hysteresis."""
@@ -25,7 +25,7 @@ TURN_GAIN = 6.0
 """Gain from heading error to turning rate on the spot [1/s]."""
 
 CRAWL = 0.04
-"""Minimum speed on the last centimetres [m/s]."""
+"""Least limit of the speed close to a waypoint [m/s]."""
 
 BRAKING = 0.25
 """Deceleration towards a waypoint [m/s²]: v = sqrt(2 · 0.25 · distance)."""
