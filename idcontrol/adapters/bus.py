@@ -157,7 +157,7 @@ class Bus:
 
         Args:
             robot: True to act as the robot, which reads commands and writes states.
-            interface: Network interface of the robot; None for messages on this computer only.
+            interface: Network interface to the robot; None for messages on this computer only.
             domain: Number of the DDS domain.
 
         Raises:
@@ -235,7 +235,7 @@ class Count(msgspec.Struct):
         commands: Commands received from a running loop.
         lost: Datagrams of the loop that never arrived or were not accepted.
         overtaken: Commands that were not forwarded, since a newer command was read in the same tick.
-        put: Commands written to the bus.
+        put: Commands of the loop written to the bus.
         brakes: Messages written to brake the joints or to turn the motors off.
         states: States received from the bus.
         damaged: States dropped because they were unreadable or had a wrong checksum.
@@ -356,9 +356,13 @@ def serve(session: Session, bind: Address, *, interface: str | None, domain: int
     Args:
         session: Description of the robot.
         bind: Address on which to listen for the loop.
-        interface: Network interface of the robot; None for messages on this computer only.
+        interface: Network interface to the robot; None for messages on this computer only.
         domain: Number of the DDS domain.
         silence_s: Silence of the loop after which the robot is braked [s].
+
+    Raises:
+        InputError: The address cannot be used, Cyclone DDS is not installed or cannot use the interface, or the robot
+            file defines no joint order with the name `ORDER`.
     """
     cpus = os.sched_getaffinity(0)
     link = UdpLink(bind)

@@ -36,8 +36,9 @@ class JointTargets(gymnasium.Env[Array, Array]):
 
     An action has one number from -1 to 1 for each joint: the joint's target, in multiples of `reach_rad` from the home
     pose. The controller moves the joints to their targets at constant velocity. An observation consists of the height
-    of the base [m]; the direction of gravity (3) and the velocity of the base (6), both in the base's axes; the joint
-    positions relative to the home pose (a) [rad]; and the joint velocities (a) [rad/s].
+    of the base [m]; the direction of gravity (3) and the velocity of the base, linear, then angular (6) [m/s, rad/s],
+    both in the base's axes; the joint positions relative to the home pose (a) [rad]; and the joint velocities (a)
+    [rad/s].
     """
 
     metadata = {"render_modes": []}  # noqa: RUF012 (Gymnasium's own form)

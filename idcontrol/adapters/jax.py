@@ -20,7 +20,7 @@ except ImportError:
 def step(controllers: Controllers, references: References, *inputs: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return torques (n, a) [N m] and contact forces (n, k, 3) [N] of a first step, differentiable by all inputs.
 
-    If a robot's step relaxes tracking, its gradient is zero.
+    Forces are in world axes; k is `Controllers.contacts`. If a robot's step relaxes tracking, its gradient is zero.
 
     Args:
         controllers: The controllers of n robots; they forget their earlier steps.

@@ -133,7 +133,7 @@ def _require_gravity(mapped: Mapped) -> None:
 
 
 def _require_joints(mapped: Mapped, data: mujoco.MjData, ours: pin.Data, q: Array) -> None:
-    """Raise `InputError` if a joint's type or the direction of its axis differs, or the line of a hinge's axis."""
+    """Raise `InputError` if a joint's type or the direction of its axis differs, or if a hinge's axis is displaced."""
     model, robot = mapped.model, mapped.robot.name
     for name, number in mapped.pairs():
         joint, there = mapped.ours(name), data.xaxis[number]

@@ -39,7 +39,7 @@ class _Step(torch.autograd.Function):  # type: ignore[misc]  # torch may not be 
 def step(controllers: Controllers, references: References, *inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return torques (n, a) [N m] and contact forces (n, k, 3) [N] of a first step, differentiable by all inputs.
 
-    If a robot's step relaxes tracking, its gradient is zero.
+    Forces are in world axes; k is `Controllers.contacts`. If a robot's step relaxes tracking, its gradient is zero.
 
     Args:
         controllers: The controllers of n robots; they forget their earlier steps.
@@ -48,7 +48,7 @@ def step(controllers: Controllers, references: References, *inputs: torch.Tensor
             reference positions, velocities and accelerations of the joints (n, a).
 
     Raises:
-        InputError: There are not five inputs, or an array has a wrong shape. If a gradient is needed, also: the state
+        InputError: There are not five inputs, or a tensor has a wrong shape. If a gradient is needed, also: the state
             or reference of a robot is unusable, or the controllers have no derivative (`layer.jacobian`).
     """
     layer.require(inputs)

@@ -14,7 +14,7 @@ A state has ``q``, ``v`` and
 
 - ``stand``: true for each foot in stance;
 - ``weights`` and ``references`` (place, velocity, acceleration) of all tasks;
-- ``rest``: the reference of the posture;
+- ``rest``: positions, velocities and accelerations of the posture's reference;
 - ``anew``: true to hold standing feet at their positions in this state.
 
 The answer to a state has ``tau``, the accelerations ``a``, and ``force``: for each foot the forces at its corners in

@@ -16,7 +16,8 @@ from idcontrol.cli.options import JSON
 from idcontrol.errors import InputError
 
 MOST_CONTACTS = 100_000
-"""Largest number of contacts. Their Jacobian takes 0.1 GB; real machines have up to a hundred contacts."""
+"""Largest number of contacts that ``--contacts`` accepts. Their Jacobian takes 0.1 GB; real machines have up to a
+hundred contacts."""
 SECTIONS = "solvers|models|controllers|tasks|plants|batch|tick|memory|compiling|all"
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -25,7 +26,11 @@ THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 @click.argument("section", default="all", metavar="[SECTION]")
 @click.option("--contacts", metavar="N,N,...", help="Numbers of contacts for solvers and models.")
 @click.option(
-    "--samples", type=click.IntRange(10, 10**6), default=2000, metavar="N", help="Most timed calls per row [2000]."
+    "--samples",
+    type=click.IntRange(10, 10**6),
+    default=2000,
+    metavar="N",
+    help="Largest number of timed calls per row [2000].",
 )
 @click.option("--budget", type=click.FloatRange(0.01, 3600.0), default=2.0, metavar="S", help="Time per row [2 s].")
 @click.option(

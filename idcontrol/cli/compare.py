@@ -188,7 +188,7 @@ def _beside(peer: str | None, experiment: str, request: Mapping[str, Any]) -> di
     """Return the options ``controllers`` and ``plants`` of a comparison with a peer; empty if `peer` is None.
 
     Raises:
-        InputError: The peer cannot run, or the experiment has no controller.
+        InputError: ``TSID_PYTHON`` is not set, or the experiment has no controller.
     """
     if peer is None:
         return {}

@@ -58,7 +58,7 @@ class Grid:
         self.rows.append(cells)
 
     def fit(self, most: int) -> tuple[Table, list[str]]:
-        """Return the table without empty columns, at most `most` characters wide; and the headings without room."""
+        """Return the table without empty columns, at most `most` characters wide, and the headings left out."""
         from rich.cells import cell_len
         from rich.table import Table
         from rich.text import Text

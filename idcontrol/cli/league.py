@@ -40,10 +40,10 @@ COLUMNS = {
 def command(settings: tuple[str, ...], out: Path | None, as_json: bool) -> int:
     """Solve contact problems by every installed solver, and judge all answers by the same law.
 
-    The law is Coulomb's with circular cones. A problem is solved if the answer violates it by at most 1e-8. If a
-    solver reports success for a larger violation, its answer is loose; above 1e-6 it is a false success. Times are the
-    shortest of several calls. Exit status 1: idcontrol's solver has a false success, or misses a problem that another
-    solver solves.
+    The law is Coulomb's with circular cones. A problem is solved if the answer violates the law by at most 1e-8. If a
+    solver reports success for a larger violation, its answer is loose up to 1e-6, and a false success above. Times are
+    the shortest of several calls. Exit status 1: idcontrol's solver has a false success, or misses a problem that
+    another solver solves.
     """
     metrics = make_run(NAME, "default", {}, settings, out, quiet=as_json)
     if as_json:

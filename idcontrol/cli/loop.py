@@ -35,7 +35,7 @@ CONNECTION = ("transport", "pacing", "bind", "peer", "arm", "planner", "estimato
 @click.option("--power", type=options.real, metavar="X", help="Factor for all torque limits, 0.1 to 1.")
 @click.option("--transport", metavar="T", help="Connection to the machine: shared (memory), udp or inprocess.")
 @click.option(
-    "--pacing", metavar="P", help="Clock: real; in process, simulated (slowed to the wall clock) or fast instead."
+    "--pacing", metavar="P", help="Clock: real; with inprocess: fast, or simulated (slowed down to the wall clock)."
 )
 @click.option("--bind", metavar="HOST:PORT", help="Address to listen on for UDP; by default a loopback port.")
 @click.option(

@@ -33,7 +33,7 @@ A tick of the loop, and its modules
   possible or slowed down to the wall clock. Controllers run unchanged on both: their nominal period is `Setup.h`, and
   the difference of two `State.t` is the measured period.
 - `session` - the planner, controller and plant of an experiment. `plant_process` and `record` - the processes that a
-  loop starts; `jobs` - what they read when they start.
+  loop starts; `jobs` - the input that they read when they start.
 - `own` - planners and estimators of users, for ``--planner`` and ``--estimator``.
 - `rehearsal` - a tick whose commands are not sent, shortly before each tick, for warm caches. `realtime` - privileges
   of the operating system.
@@ -44,15 +44,16 @@ Faults and reactions
 ================================  ===============================================================================
 fault                             reaction (`safety.Policy` sets after how many ticks in a row)
 ================================  ===============================================================================
-datagrams lost, late, reordered   the last torque holds; braked if the newest datagram is older than 20 periods
-                                  and 20 ms. Until then drives hold the positions of the last impedance command
+datagrams lost, late, reordered   the last torque holds; braked if the newest datagram is older than both 20
+                                  periods and 20 ms. Until then, drives hold the positions of the last impedance
+                                  command
 datagrams damaged, replayed, of   dropped and counted, with the same effect as lost datagrams
 another robot, session, version,
 with a number far ahead, out of
 range
 control step too long, ticks      the last torque holds at the machine; braked after 50 ticks in a row
 missed
-controller hangs                  the machine brakes itself after 20 periods and 20 ms without a command;
+controller hangs                  the machine brakes itself after 20 periods, at least 20 ms, without a command;
                                   the loop interrupts the controller after 0.1 s and also brakes
 controller raises, or returns     braked immediately; the traceback is in traceback.txt
 torques of another shape
@@ -79,7 +80,7 @@ a drive does not apply the        the torque is sent; braked after 20 ticks in a
 torque that was sent
 the gate cuts torques to limits   braked after 0.2 s
 or rates in every tick
-the machine's time stands still   braked after 20 periods and 20 ms
+the machine's time stands still   braked after 20 periods, at least 20 ms
 in its datagrams
 base leans by more than 1 rad     the torque is sent; braked after 5 ticks in a row; before torques flow, the start is
                                   refused

@@ -108,12 +108,12 @@ class Control:
         return self.guard(self._answer)
 
     def begin(self) -> Fault:
-        """Start planner and controller at the machine's state, at their time zero, and ask them; return the fault."""
+        """Restart planner and controller at the machine's state and time zero, and do as `ask`; return the fault."""
         self._observer.begin_work()
         return self.guard(self._begin)
 
     def halt(self) -> Fault:
-        """Tell the planner to come to rest, and ask for the next command; return the fault."""
+        """Tell the planner to come to rest, and do as `ask`; return the fault."""
         return self.guard(self._halt)
 
     def restart(self) -> None:

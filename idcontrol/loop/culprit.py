@@ -11,7 +11,7 @@ from idcontrol.types import Array
 
 
 def culprit(fault: Fault, row: Mapping[str, Array], positions: Array, names: Sequence[str]) -> str:
-    """Return the value that caused a fault, and before it the name of the joint if there is one: ``knee: 81.5 °C``.
+    """Return the value that caused a fault, after the name of its joint if it has one, e.g. ``knee: 81.5 °C``.
 
     The text is "" if no value belongs to this kind of fault, or if the values of all joints are infinite or NaN.
 

@@ -92,7 +92,7 @@ def feedback(joints: Joints, sent: Array, j: int) -> float:  # pragma: no cover 
 def let_through(bound: Bound, drives: bool, share: float, dt: float) -> int:  # pragma: no cover - compiled
     """Write the rows that may be sent into `Gate.sent`: torques, and with `drives` also targets and gains.
 
-    The bound on gains limits the drives' reaction to motion. To reduce a drive's torque, the gate changes the
+    Bounds on the gains limit the drives' reaction to motion. To reduce a drive's torque, the gate changes the
     feed-forward torque; if that would exceed the torque limit, it also reduces the gains.
 
     Args:
@@ -197,5 +197,5 @@ class Setpoints:
         return Cut(cut) if cut else Cut.NONE
 
     def clear(self) -> None:
-        """Set all torques, targets and gains to zero."""
+        """Set `tau` and `sent` to zero."""
         self.tau[:], self.sent[:] = 0.0, 0.0

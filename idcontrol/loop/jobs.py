@@ -24,7 +24,7 @@ class PlantJob(msgspec.Struct, frozen=True, kw_only=True):
         session: Session number in the plant's datagrams.
         loop_session: Session number in the loop's datagrams.
         parent: Process id of the loop.
-        silence_s: The plant brakes after a silence of this length [s].
+        silence_s: Silence of the loop after which the plant brakes [s].
         ring: File descriptor of the shared memory for the plant's telemetry (`idcontrol.loop.ring`).
         shared: File descriptor of the shared memory for datagrams; None means UDP.
         begins: Initial pose of the plant.

@@ -50,7 +50,7 @@ from idcontrol.types import State
 RING_S = 10.0
 """Length of the rings [s]; also the largest lag of the recorder."""
 CONNECT_S = 60.0
-"""Time within which the machine must send its first state [s]; a first start compiles its kernels."""
+"""Time within which the machine must send its first state [s]; at its first start, a plant compiles kernels."""
 ENDING_S = 10.0
 """Time limit for the end of the machine [s]."""
 WRITING_S = 30.0

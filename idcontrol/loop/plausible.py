@@ -33,7 +33,7 @@ class Heard(NamedTuple):
     q: Array
     """Positions of the joints, shape (a,) [rad or m]."""
     turned: Array
-    """Orientation of the base as a quaternion, shape (4,)."""
+    """Orientation of the base as a quaternion (x, y, z, w), shape (4,)."""
     v: Array
     """Velocities of the coordinates, shape (a + 3,) [rad/s or m/s]."""
     off: Array
@@ -126,7 +126,7 @@ def believable(
         t: Time [s].
         q: Positions of the joints, shape (a,).
         v: Velocities of the coordinates, shape (a + 3,).
-        turned: Orientation of the base, as a quaternion of either sign, shape (4,).
+        turned: Orientation of the base, as a quaternion (x, y, z, w) of either sign, shape (4,).
     """
     after, believed = t - heard.t[0], True
     off = np.zeros(v.shape[0])
@@ -166,7 +166,7 @@ def off_unit(quaternion: Array) -> float:  # pragma: no cover - compiled
 
 
 class Drives(NamedTuple):
-    """Torques sent to the drives and torques applied by them, shape (a,) each.
+    """Torques that were sent to the drives and applied by them, and when joints stood still; arrays of shape (a,).
 
     The first three arrays are views of the loop's telemetry.
 
@@ -174,7 +174,7 @@ class Drives(NamedTuple):
         sent: Torques that were sent last [N m].
         applied: Torques that the drives report [N m].
         reference: Reference positions of the joints [rad or m]; NaN if there are none.
-        most: Largest distance of an applied torque from the range of recently sent torques [N m].
+        most: Largest allowed distance of an applied torque from the range of recently sent torques [N m].
         low: Lower end of the range of recently sent torques [N m].
         high: Upper end of this range [N m].
         still: Time for which position and velocity of each joint have been bitwise constant [s].
@@ -333,7 +333,7 @@ class Joints(NamedTuple):
 
 @njit(cache=True, inner=True)
 def joint_angle(joints: Joints, j: int, q: Array) -> float:  # pragma: no cover - compiled
-    """Return the position of joint j in a configuration in Pinocchio's layout, shape (nq,)."""
+    """Return the position of joint j [rad or m] in a configuration in Pinocchio's layout, shape (nq,)."""
     at = joints.at_q[j]
     return math.atan2(q[at + 1], q[at]) if joints.circle[j] else q[at]
 
@@ -347,7 +347,7 @@ def see(joints: Joints, q: Array, v: Array) -> None:  # pragma: no cover - compi
 
 
 class Judge(NamedTuple):
-    """Limits for the judgement of states, and arrays into which states are written.
+    """Limits by which states are judged, and arrays into which states are written.
 
     Attributes:
         floats: True if a configuration begins with a position and a quaternion.
@@ -355,7 +355,7 @@ class Judge(NamedTuple):
         heard: The last plausible state of the joints.
         trust: Limits within which encoders are trusted.
         drives: Sent and applied torques.
-        inertial: Time for which the inertial sensor has been constant.
+        inertial: Time for which readings of the inertial sensor have been constant.
         bearable: Limits of drives and supply.
         tilt_rad: Largest angle of the base from upright [rad].
         values: All values of the last state, usable or not.

@@ -58,8 +58,8 @@ EVERY_S = 0.01
 """Time between two reads of the rings [s]. After each read, rows are handed to the operating system. A killed recorder
 loses the rows that were not handed over."""
 WRITTEN_AT_ONCE = 200
-"""Largest number of rows that are written between two reads of the rings; during longer writes the rings might
-overflow."""
+"""Number of rows of a ring after which writing pauses, so that the rings are read before they overflow; also the
+largest number of rows in a block."""
 FULL = 0.9
 """Median duration of ticks, as a fraction of the period, from which on a loop is `too_slow`: Linux may then pause it
 (`idcontrol.loop.realtime`)."""
@@ -91,9 +91,9 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
         signal: Number of the signal that ended the loop; null without a signal.
         error: `Counts.error`: one line about the error of planner or controller, or about the pose from which the
             machine cannot start; "" without an error.
-        memory_mb: Memory of the loop's process before its first tick and after its last tick; null for an in-process
-            loop.
-        steal_s: CPU time that a hypervisor took from the computer during the loop; null for an in-process loop.
+        memory_mb: Memory of the loop's process before its first tick and after its last tick [MB]; null for an
+            in-process loop.
+        steal_s: CPU time that a hypervisor took from the computer during the loop [s]; null for an in-process loop.
     """
 
     ended: str

@@ -254,7 +254,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             may not stand still while its torque changes by more than this and its reference by more than `frozen`.
         stop_button: Button of the machine's joystick that requests the end: the robot comes to rest and lies down.
         hot_c: Highest temperature of a drive [°C]; null means the limit in the robot file.
-        voltage_v: Lowest and highest supply voltage; null means the limits in the robot file.
+        voltage_v: Lowest and highest supply voltage [V]; null means the limits in the robot file.
     """
 
     overrun: Rule = Rule(tolerate=50)
@@ -438,7 +438,7 @@ class Limits:
         least_share: Share of `torque` and `torque_rate` that the gate admits when torques begin; below 1 it then grows
             to 1 (`Policy.power_ramp_s`).
         hot_c: Highest temperature of a drive [°C].
-        voltage_v: Lowest and highest supply voltage.
+        voltage_v: Lowest and highest supply voltage [V].
         gate: The first five limits as rows of one array, shape (5, a), for `admit_kernel`: each argument takes time.
     """
 

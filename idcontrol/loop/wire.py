@@ -24,7 +24,7 @@ After the head, there are `count` float64 values. The values of a command are, w
 Gains are not negative, and at most the torque limit divided by `STIFFEST_RAD` (kp) or `STIFFEST_RAD_S` (kd), and at
 most `LARGEST_GAIN`. Commands apply in mode 2: drives compute ``tau + kp (q - q_measured) + kd (v - v_measured)`` at 10
 kHz or more, within the torque limits; with zero gains only the torque remains. In mode 3 the machine brakes its joints
-by itself, in all other modes it applies no torque. The values of a state are::
+by itself; in all other modes it applies no torque. The values of a state are::
 
     t               time of the machine [s]
     q (nq), v (nv)  configuration and velocity in Pinocchio's layout (`idcontrol.types.State`)

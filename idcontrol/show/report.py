@@ -51,6 +51,7 @@ def report(folder: str | Path) -> Path:
 
     Raises:
         InputError: The folder contains no readable run, or is not writable.
+        OSError: The disk is full.
     """
     run = load(folder)
     layout = run.layout
@@ -127,7 +128,8 @@ def table(values: Mapping[str, Any], goals: Mapping[str, Any]) -> dict[str, list
     """Return the rows of a table of metrics by topic, for metrics with a value in `values` or a goal in `goals`.
 
     Returns:
-        Rows with `label`, `value`, `unit` and `goal` as text, and `met`: True if the goal is met, None without a goal.
+        Rows with `label`, `value`, `unit` and `goal` as text, and `met`: True if the goal is met, False if not, None
+        without a goal.
     """
     topics: dict[str, list[dict[str, Any]]] = {}
     for quantity in QUANTITIES:

@@ -67,8 +67,8 @@ FILM_S, FILM_FRAMES_PER_S, FILM_SIZE = 4.0, 20, (480, 720)
 """Length of an exported film [s of the wall clock], its rate, and its height and width in pixels."""
 
 NARROW_PX, ABOVE = 576, 0.7
-"""Page width [px] below which viser puts all panels below the stage, on up to 60 % of the height; then the stage is
-raised above the middle by this share of half the height."""
+"""Page width [px] below which viser puts all panels below the stage, on up to 60 % of the height; and the share of half
+the height by which the stage is then raised above the middle."""
 FITTING_S = 5.0
 """Time in which the server sets the camera of a newly connected browser [s]."""
 PUBLISHED = 1.25
@@ -185,7 +185,7 @@ class Page:
         camera.position = tuple(point + self._stage.size * EYE)
 
     def corner(self, curves: str) -> str:
-        """Return the legend and a link to the page `curves` for a corner of a published page."""
+        """Return HTML for a corner of a published page: the legend, and a link to the page `curves`."""
         legend = _legend(LEGEND) if self._stage.feet else ""
         return CORNER.format(legend, html.escape(urllib.parse.quote(curves)))
 
@@ -514,7 +514,7 @@ def gif(frames: Sequence[NDArray[np.uint8]], frames_per_s: float) -> bytes:
 
 
 def mp4(frames: Sequence[NDArray[np.uint8]], frames_per_s: float) -> bytes:
-    """Encode pictures of shape (height, width, 3), sizes multiples of 16, as an MP4; needs imageio-ffmpeg."""
+    """Encode pictures of shape (height, width, 3) as an MP4; both sizes are multiples of 16. Needs imageio-ffmpeg."""
     return bytes(imageio.imwrite("<bytes>", frames, extension=".mp4", fps=frames_per_s))
 
 

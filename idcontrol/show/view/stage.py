@@ -44,7 +44,7 @@ class Shot:
         poses: Pose of each node, position [m] and quaternion (x, y, z, w), shape (n, 7).
         contact: Pose of the contact frame of each foot, z along the normal, x along the first tangent, shape (k, 7). A
             sole's frame is at its centre of pressure, or below its middle if the centre of pressure is unknown.
-        loaded: True for feet with a measured or predicted force, shape (k,).
+        loaded: True for feet whose measured or predicted force exceeds `LOADED` of the weight, shape (k,).
         measured: Arrows of the plant's forces, tail and head for each foot, shape (k, 2, 3) [m]. Tail and head coincide
             without a force.
         predicted: Arrows of the forces that the controller predicts, shape (k, 2, 3) [m].
