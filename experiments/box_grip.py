@@ -30,8 +30,8 @@ TRIAL_STEPS = 10
 """Number of steps of a timed trial, as in the paper."""
 
 SHARED = "theory/no_slip.md#what-a-simulation-gains"
-"""The section that derives why the ratios of simulation times differ from the paper's: a simulation also spends time
-outside the contact model."""
+"""Section of the documentation that derives why the ratios of simulation times differ from the paper's: a simulation
+also spends time outside the contact model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,7 +55,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         duration_s: Length of a run.
         rate_hz: Rate of the control loop.
         seed: Seed of the noise.
-        trot_mu: Friction that controllers assume on the states of a trot.
+        trot_mu: Friction coefficients that controllers assume on the states of a trot; empty to leave this part out.
         noise_rad_s2: Standard deviations of the white noise on the desired joint accelerations, one run each.
         speed_m_s: Largest speed of the base.
     """
@@ -154,7 +154,7 @@ experiment = Case(
 
 
 def swaying(robot: robots.Robot, h: float, steps: int, speed: float) -> list[tuple[State, Array]]:
-    """Return states of a robot that sways while its feet roll in place, and the joint accelerations between states."""
+    """Return states of a robot that sways while its feet roll in place, each with joint accelerations, shape (a,)."""
     system = robot.system()
     ground = robot.contacts(0.0, system=system)
     n, u = len(robot.description.feet), system.n_unactuated
@@ -282,7 +282,7 @@ def _on_a_trot(config: Config) -> list[_Trot]:
 
 
 def _trot_findings(trots: Sequence[_Trot]) -> list[Finding]:
-    """Return a finding on `_Trot.factor` for each friction coefficient; the paper's factor is for the largest."""
+    """Return a finding on `_Trot.factor` for each friction coefficient; the paper's factor is for the largest one."""
     most = max((trot.mu for trot in trots), default=0.0)
     return [
         Finding(

@@ -24,8 +24,8 @@ from idcontrol.scenes.clutter import CONTAINER_M, GRAVITY, RADIUS_M, drop
 from idcontrol.types import Array, Booleans, Status
 
 AT_REST = 10.0
-"""Speed, including spin, below which a body rests, as a multiple of the estimated slip. The estimate holds for resting
-bodies only. Balls roll on for minutes, since nothing brakes them."""
+"""Speed, including spin, below which a body rests, as a multiple of the slip that Castro et al. estimate. The estimate
+holds for resting bodies only. Balls roll on for minutes, since nothing brakes them."""
 
 PAPER_ITERATIONS = 3
 SHOWN_STEPS = (60, 520)

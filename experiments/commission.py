@@ -36,7 +36,7 @@ SWING_HZ: Final = 0.5
 STOPS: Final = Fault.ESTOP | Fault.DRIVE | Fault.PEER | Fault.SILENT | Fault.TORQUE | Fault.VOLTAGE | Fault.STALE
 """Faults by which a pressed emergency stop may show: a machine may measure it, or only lose its supply."""
 Course = Callable[[float, int], tuple[Array, Array]]
-"""Returns offsets (a,) [rad or m] and velocities (a,) of `a` joints at a time [s]."""
+"""Returns offsets (a,) [rad or m] and velocities (a,) [rad/s or m/s] of `a` joints at a time [s]."""
 
 
 def one_by_one(t: float, a: int) -> tuple[Array, Array]:
@@ -103,7 +103,7 @@ class Check(msgspec.Struct, frozen=True):
         value: The number; NaN, which is not accepted, if the record does not have it.
         least: Smallest accepted value.
         most: Largest accepted value.
-        note: What a missed number means; "" without a note.
+        note: What a number outside the range means; "" without a note.
     """
 
     what: str
@@ -228,7 +228,7 @@ def _joints(run: Run, system: System) -> Array:
 
 
 def _times(run: Run) -> Array:
-    """Return the machine's times of the working ticks since the first such tick [s]; a late loop misses ticks."""
+    """Return the machine's times of the working ticks since the first such tick [s]; missed ticks leave gaps."""
     t = run.arrays["t_machine"][working(run.arrays)]
     return t - t[:1]
 

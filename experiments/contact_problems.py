@@ -105,8 +105,8 @@ class Tally:
         missed: Not solved, and shown to have a solution.
         beyond_double: Not solved: rounding to double precision alone exceeds the tolerance (function `beyond_double`).
         undecided: Not solved, and unknown whether a solution exists.
-        undecided_contacts_min: Smallest size of the largest coupled group of contacts in an undecided problem of the
-            Coulomb model; 0 without one.
+        undecided_contacts_min: Number of contacts in the largest coupled group of an undecided problem of the Coulomb
+            model, smallest over these problems; 0 without one.
         worst_residual: Largest violation of an answer reported as solved.
         seconds: Time of each call [s].
         failures: Numbers (`numbered_step`) of the problems counted as wrong or missed.
@@ -187,7 +187,7 @@ Numbers = Callable[[Callable[[], Any]], Iterator[int]]
 
 
 def counted(config: Config, numbers: Numbers) -> Results:
-    """Solve random problems by every model and solver, and count the outcomes."""
+    """Solve random problems by every model and solver (Lemke's method up to 128 rows), and count the outcomes."""
     tallies: dict[tuple[str, str], Tally] = {}
     condition, contacts = np.empty(config.problems), np.empty(config.problems)
     for number in numbers(lambda: rows_of(tallies)):
@@ -419,7 +419,7 @@ def drawing(table: Sequence[Mapping[str, Any]], ends: Sequence[str]) -> Drawing:
 
 
 def findings(table: Sequence[dict[str, Any]], condition: Array) -> list[Finding]:
-    """Return the share solved by each model and solver in each direction, and the counts of failures."""
+    """Return condition numbers, and by solver and direction: share solved, wrong answers, and worst residual."""
     out = [
         Finding("condition_max", float(condition.max())),
         Finding("condition_median", float(np.median(condition))),

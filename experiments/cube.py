@@ -154,7 +154,7 @@ def read(path: Path) -> list[Track]:
 
 
 def prepare(track: Track, cube: Cube) -> Toss | None:
-    """Return the toss in true lengths with the state before contact; None without contact or two rows of flight.
+    """Return the toss in true lengths with the state before contact; None without contact or two rows before it.
 
     A parabola with the known gravity is fitted to the mass centre, and a constant rate of turn to the orientation, over
     the last `FLIGHT_ROWS` rows of flight.
@@ -185,7 +185,7 @@ def prepare(track: Track, cube: Cube) -> Toss | None:
 
 
 def undisturbed(corners: Array) -> int:
-    """Return the number of rows before the resting cube is picked up, from corners of shape (rows, 8, 3) [m]."""
+    """Return the number of rows before the resting cube is picked up, or all rows, given corners (rows, 8, 3) [m]."""
     still = np.linalg.norm(np.diff(corners, axis=0), axis=2).max(axis=1) < RESTING_M_S * PERIOD
     rests = np.convolve(still, np.ones(RESTING_ROWS), "valid") == RESTING_ROWS
     if len(still) < RESTING_ROWS or not rests.any():
@@ -205,8 +205,8 @@ def calibrate(tracks: Sequence[Track]) -> Cube:
 
     Scale and mass centre e minimize the residual of ``position + R e - parabola`` over all flights, whose acceleration
     is gravity divided by the scale. The half width is the scale times the median over tosses of the mean height in the
-    last three rows. The inertia is the regression of the angular impulse of single corners on the change of the spin;
-    without such an impact it stays as the source states it.
+    last three rows. The inertia is the regression coefficient of the angular impulse of single corners on the change of
+    the spin; without such an impact it stays as the source states it.
 
     Raises:
         InputError: There are too few rows of flight.
@@ -263,7 +263,7 @@ class Impacts:
 
     @property
     def inertia(self) -> float:
-        """Return the regression of the angular impulse at the instant of touch on the change of the spin [kg m²]."""
+        """Return the regression coefficient of `moment` on `spin`, which estimates the moment of inertia [kg m²]."""
         return float((self.moment * self.spin).sum() / (self.spin * self.spin).sum())
 
     @property

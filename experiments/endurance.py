@@ -27,8 +27,8 @@ ROBOT: Final = "go1"
 CONVEX: Final = ("id-coulomb-qp", "id-noslip-qp", "id-coulomb-qp-1", "id-coulomb-qp-raw", "id-sap", "id-constraint")
 """Controllers whose contact problems are convex."""
 GROWTH_MB: Final = 20.0
-"""Largest growth of the process's memory after the first two walks; a leak of 1 kB per step would be 100 MB in 1e5
-steps."""
+"""Largest allowed growth of the process's memory after the first two walks; a leak of 1 kB per step would be 100 MB in
+1e5 steps."""
 
 
 class EnduranceConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -156,7 +156,7 @@ def run(config: EnduranceConfig, progress: Progress) -> Results:
 
 experiment = Case(
     name="endurance",
-    summary="millions of steps under random commands, pushes and friction",
+    summary="many steps under random commands, pushes and friction",
     presets={
         "default": EnduranceConfig(),
         "quick": EnduranceConfig(steps=20_000),

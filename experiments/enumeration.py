@@ -49,7 +49,7 @@ second."""
 GOAL_FLOORS: Final = 40.0
 """Goal for the median time of a proof, relative to the time of the rigid-body terms."""
 TROT_MU: Final = (0.05, 0.1, 0.2)
-"""Friction of the trots."""
+"""Friction coefficients of the trots."""
 GOAL_TROT_US: Final = {"p99": 200.0, "max": 400.0}
 """Goals for the time of a search on trots [us]."""
 REPEATED: Final = 5
@@ -61,7 +61,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     Attributes:
         robot: Name or path of a robot file with four feet.
-        mu: Friction.
+        mu: Friction coefficient.
         cases: Number of steps for each number of contacts; in every second step the feet keep still, in the others they
             may slide.
         seed: Seed of the steps.
@@ -167,7 +167,7 @@ def drawing(steps: Sequence[SearchedStep]) -> Drawing:
 def nearest_problem(
     rng: np.random.Generator, feet: SphereContacts, home: Array, contacts: int, *, still: bool
 ) -> tuple[NearestProblem, Array, StepProblem]:
-    """Return the `NearestProblem` of a control step, impulses that solve it, and the step.
+    """Return the `NearestProblem` of a control step, impulses that solve the step, and the problem of the step.
 
     The target is the torque that belongs to these impulses after a random change.
 

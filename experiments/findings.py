@@ -63,7 +63,7 @@ class Finding:
     note: str = ""
 
     def described(self, rows: Mapping[str, Mapping[str, Any]]) -> Finding:
-        """Fill empty fields from the table's row for the finding's key, or for the longest pattern that matches."""
+        """Return a copy with empty fields filled from the row for its key, or for the longest pattern that matches."""
         fitting = [pattern for pattern in rows if fnmatchcase(self.key, pattern)]
         row = rows.get(self.key) or rows.get(max(fitting, key=len, default=""), {})
         filled = replace(self, **{name: value for name, value in row.items() if not getattr(self, name)})

@@ -20,12 +20,12 @@ GUROBI, GEODESIC = "clarabel", "ecos"
 
 
 class Beside(NamedTuple):
-    """One solver on the steps of a run; all attributes but the name are arrays of shape (steps,).
+    """One solver on the steps of a run; all attributes but `solver` are arrays of shape (steps,).
 
     Attributes:
         solver: Name of the solver.
         us: Time, without the setup of general solvers [us].
-        iterations: Iterations.
+        iterations: Number of iterations.
         momentum_error: Momentum error of Castro et al. 2022, eq. 24.
         slackness: Complementarity error of Castro et al. 2022, eq. 25.
         distance: |Lᵀ(v - v')| / max(|Lᵀv'|, |Lᵀ(v' - v*)|), where v' are SAP's velocities, converged to rounding, v*

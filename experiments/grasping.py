@@ -79,7 +79,7 @@ def judged(outcomes: Sequence[RunOutcome]) -> tuple[Judged, ...]:
 
 
 def _numbers(outcomes: Sequence[RunOutcome]) -> Iterator[Judged]:
-    """Return the numbers of Fig. 18: when the box falls, and the error of the arm under pid."""
+    """Yield the numbers of Fig. 18: when the box falls, and the error of the arm under pid."""
     for o in outcomes:
         controller, mu = o.setting("controller"), o.setting("mu")
         fell = PAPER_DROP_S if mu == 1.0 and controller in DROPS else None
@@ -133,7 +133,7 @@ def _score(outcome: RunOutcome | None, baseline: float | None) -> str | None:
 
 
 def _arms(outcomes: Sequence[RunOutcome]) -> Iterator[Judged]:
-    """Compare the arm's error under each controller with the error under `pid`, if nothing can slip."""
+    """Yield a comparison of the arm's largest error under a controller with its error under `pid`, if nothing slips."""
     baseline = _at(outcomes, "pid", math.inf)
     error = None if baseline is None else baseline.metric("q_err_held_rad")
     aware = [o for o in outcomes if math.isinf(o.setting("mu")) and o.setting("controller") != "pid"]

@@ -22,7 +22,7 @@ from idcontrol.robots.writing import moved_links
 from idcontrol.types import Array
 
 ORDER = "identified"
-"""Name of the machine's order that gets offsets and scales, if the runs were made without one."""
+"""Name of the joint order that gets offsets and scales, if the runs were made without a joint order."""
 
 
 class IdentifyConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +125,7 @@ def description(result: Identified, robot: Robot, order: str | None) -> tuple[De
     Args:
         result: The identification.
         robot: The nominal robot.
-        order: The machine's order of joints in the runs; None for the model's order.
+        order: Name of the machine's joint order in the runs; None for the model's order.
     """
     old, rows = robot.description, drives(result)
     figures = old.actuators or ActuatorFigures()

@@ -195,7 +195,7 @@ def closed_form(config: Config, model: RampModel, mu: float | None) -> float:
     """Return the distance that the box slides in `duration_s` [m], 0 if it sticks.
 
     With Coulomb friction the distance is ``½ g (sin α - μ cos α) t²``, at least 0. With drag, the box approaches a
-    final speed exponentially. `mu` is None for infinite friction.
+    final speed exponentially. `mu` is None without Coulomb friction.
     """
     slope, t = np.deg2rad(config.slope_deg), config.duration_s
     if model.friction == "drag":

@@ -64,8 +64,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     Attributes:
         step_s: Time step.
-        mu: Friction of hands, jar, lid, bowl and table.
-        mu_marble: Friction of marbles.
+        mu: Friction coefficient of hands, jar, lid, bowl and table.
+        mu_marble: Friction coefficient of marbles.
         sigma: SAP's slip parameter.
         beta: SAP's period of a near-rigid contact, in steps.
         tolerance: SAP's relative tolerance, ε_r in the paper.

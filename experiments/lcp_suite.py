@@ -33,7 +33,7 @@ from idcontrol.solvers.status import TOLERANCE, SolverStatus
 from idcontrol.types import Array
 
 OPEN_QUESTION: Final = "theory/acceleration.md#the-papers-table"
-"""The section that derives the shares of data sets that can be solved."""
+"""Section of the documentation that derives the shares of data sets that can be solved."""
 METHODS: Final = ("lemke", "interior_point")
 """The methods that the table compares."""
 PAPER_PIVOTS: Final = 100
@@ -89,7 +89,7 @@ class Trial:
 
     Attributes:
         size: Size of the LCP.
-        mu: Friction.
+        mu: Friction coefficient.
         contacts: Number of contacts.
         sliding: Number of sliding contacts.
         lemke: Lemke's method, balanced, lexicographic, restarted with other covering vectors.
@@ -207,7 +207,7 @@ def residual(lcp: PyramidLcp, z: Array) -> float:
 
 
 def by_lemke(lcp: PyramidLcp, starts: int, rng: np.random.Generator) -> Attempt:
-    """Apply Lemke's method; after a ray, restart it with other scales, that is, other covering vectors."""
+    """Apply Lemke's method; after a ray termination, restart it with other scales, that is, other covering vectors."""
     pivots, scale = 0, lcp.scale
     for start in range(1, starts + 1):
         result = solve_lemke(lcp.Q, lcp.r, scale)

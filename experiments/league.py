@@ -27,8 +27,7 @@ from idcontrol.types import Array
 SOLVED: Final = 1e-8
 """Largest violation of an answer that solves a problem, in the judge's unit."""
 FALSE: Final = 1e-6
-"""An answer with a larger violation is a false success; an answer with a violation above `SOLVED` up to this is loose.
-"""
+"""Violation above which an answer reported as solved is a false success; above `SOLVED` up to this it is loose."""
 MOST_CONTACTS: Final = 16
 """Largest number of contacts of the random steps."""
 TAUS: Final = np.geomspace(1.0, 1e4, 200)
@@ -134,7 +133,15 @@ def run(config: Config, progress: Progress) -> Results:
 def standing(
     solver: Solver, field_problems: Sequence[FrictionProblem], missed: Array, seconds: Array, times: Array
 ) -> dict[str, Any]:
-    """Count a solver's outcomes from violations `missed`, its `seconds`, and the `times` of all solvers."""
+    """Count a solver's outcomes.
+
+    Args:
+        solver: The solver.
+        field_problems: The problems.
+        missed: Violations of the solver's answers, shape (problems,); NaN without an answer.
+        seconds: Time of each answer, shape (problems,) [s]; inf if the problem was not tried, NaN after a crash.
+        times: Times of all solvers, shape (solvers, problems) [s]; inf if the problem was not solved.
+    """
     fits = np.array([problem.mu.size <= solver.most for problem in field_problems])
     solved, solvable, best = missed <= SOLVED, np.isfinite(times).any(axis=0), times.min(axis=0)
     return {
@@ -153,7 +160,7 @@ def standing(
 def findings(
     rows: Sequence[Mapping[str, Any]], field_problems: Sequence[FrictionProblem], missed: Array
 ) -> list[Finding]:
-    """Return the findings about the solver of this library and about the problems."""
+    """Return findings about this library's solver, and the number of false successes of each other solver."""
     ours, solved = rows[0], missed <= SOLVED
     assert ours["name"] == OURS
     return [

@@ -64,7 +64,7 @@ STUDIES: Final[Mapping[str, Callable[[Sequence[RunOutcome]], Iterable[Judged]]]]
 
 
 def judged(folder: Path) -> Iterator[Judged]:
-    """Return verdicts of a recorded run, of the runs of a comparison that have run, or of a JSON file of verdicts.
+    """Yield verdicts of a recorded run, of the runs of a comparison that have run, or of a JSON file of verdicts.
 
     Raises:
         InputError: The folder holds neither a run nor a comparison, or its study belongs to no paper.

@@ -1,4 +1,4 @@
-"""The trot over bumps whose friction changes with every step (Zapolsky & Drumwright 2017, Fig. 16).
+"""The trot over bumps whose friction changes at every footstep (Zapolsky & Drumwright 2017, Fig. 16).
 
 Drumwright 2015, section VII-B, measures the computing times of such walks, on ground without slip and on ground with
 viscous friction: ``idcontrol compare rough --study walk-times``.
@@ -51,7 +51,7 @@ ROUGH = {
 
 experiment = WalkExperiment(
     name="rough",
-    summary="a quadruped trots over bumps; the friction changes at every step",
+    summary="a quadruped trots over bumps; the friction changes at every footstep",
     presets=ROUGH,
 )
 
@@ -59,7 +59,7 @@ TIMED_S = 10.0
 """Length of the walks that Drumwright 2015 times."""
 
 SAVES = "theory/no_slip.md#what-a-simulation-gains"
-"""The section that derives why a walk saves less time here than in the paper."""
+"""Section of the documentation that derives why a walk saves less time here than in the paper."""
 
 drumwright_shell: plants.Factory = plants.stepping(dissipation.solve)
 """Return the plant ``dissipation`` without its compiled step, as the models of Drumwright 2015 have none."""
@@ -112,7 +112,7 @@ def _seconds(outcomes: Sequence[RunOutcome]) -> dict[str, float]:
 
 
 def judged_times(outcomes: Sequence[RunOutcome]) -> Iterator[Judged]:
-    """Return Tables II and III of Drumwright 2015, compared with the runs."""
+    """Yield the numbers of Tables II and III of Drumwright 2015, compared with the runs."""
     seconds, place = _seconds(outcomes), "Drumwright 2015, Tables II and III"
     for name, (_, printed, _) in WALKS.items():
         if name in seconds:

@@ -77,7 +77,8 @@ def run(config: Config, progress: Progress) -> Results:
     """Time each scheme at each number of contacts, alternating with the rigid-body terms (the floor).
 
     Raises:
-        InputError: A scheme is unknown, or there is no number of contacts.
+        InputError: A scheme is unknown, there is no number of contacts, or the robot's trot never has all feet on the
+            ground.
     """
     names = config.schemes or tuple(SCHEMES)
     for name in names:

@@ -47,7 +47,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         duty: Share of a period with the firm grip.
         periods: Number of periods.
         tolerance: SAP's relative tolerance, ε_r in the paper.
-        friction: Friction between pads and bar.
+        friction: Friction coefficient between pads and bar.
         pad_radius_m: R, radius of curvature of a pad.
         gradient_pa_m: g, pressure over depth: modulus over thickness of the pad.
         cell_m: Side of the square cells of a pad.
@@ -316,7 +316,7 @@ experiment = Case(
 
 
 def _late(config: Config, history: GripHistory, *, firm: bool) -> Booleans:
-    """True if a step is in the second half of a firm (or loose) phase, after the pads have come to rest."""
+    """Return True for steps in the second half of a firm (or loose) phase, when the pads rest, shape (steps,)."""
     phase = (history.t - 0.5 * config.step_s) % config.period_s / config.period_s
     begin, end = (0.0, config.duty) if firm else (config.duty, 1.0)
     chosen: Booleans = (phase > 0.5 * (begin + end)) & (phase < end)

@@ -30,8 +30,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Settings of the case. The paper prints neither size nor distance of the spheres.
 
     Attributes:
-        plant: ``constraint`` (the paper's model), ``sap``, or ``all``; both use that the problem is
-            sparse.
+        plant: ``constraint`` (the paper's model), ``sap``, or ``all``; both solvers exploit sparsity.
         sizes: Numbers of spheres for ``constraint``.
         sparse_sizes: Numbers of spheres for ``sap``.
         steps: Number of steps of a run.
@@ -40,8 +39,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         density_kg_m3: Density of steel.
         modulus_pa: Young's modulus E; a contact of two equal spheres has the stiffness E r / 2 here.
         damping_n_s_m: Damping of each surface.
-        mu: Friction.
-        gap_m: Gap between neighbouring spheres at the start.
+        mu: Friction coefficient.
+        gap_m: Gap between neighboring spheres at the start.
         beta: SAP's period of a near-rigid contact, in steps. SAP scales the softness of a contact by the two touching
             masses, not by the weight above: with β = 1, a hundred spheres sink by 0.3 m and bounce.
     """
@@ -68,7 +67,7 @@ class Stack:
         spent_s: Processor time of the run, which is its wall time on an idle machine.
         drift: Largest horizontal distance of a sphere from the axis at the end [m].
         speed: Largest speed at the end [m/s].
-        ground_force: Force of the ground at the end, in weights of the column.
+        ground_force: Upward force of the ground at the end, as a multiple of the column's weight.
         sunk: Distance by which the top is lower than the top of a column of rigid spheres [m].
         height: Height of the topmost centre after each step, shape (steps,) [m].
         solved: True if every step was solved.

@@ -116,7 +116,7 @@ def loss_rate(config: Config) -> float:
     """Return the relative rate of energy loss by the regularized friction [1/s], to first order in small losses.
 
     The amplitude of the friction force f is a third of the spring force. Each of n points carries f/n and slips at
-    ``R_t h f/n``, R_t the regularization of friction. The power of all is ``h R_t f²/n``, and the mean of f² is half of
+    ``R_t h f/n``, R_t the regularization of friction. The total power is ``h R_t f²/n``, and the mean of f² is half of
     its peak.
     """
     m, n = config.mass_kg, config.contacts

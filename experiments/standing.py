@@ -88,7 +88,7 @@ class Situation(NamedTuple):
         a: Demanded accelerations, Pinocchio's layout, shape (nv,).
         normal: Normal of the ground, which passes through all feet, shape (3,).
         gravity: Gravity, including a push that acts on every body as gravity does, shape (3,) [m/s²].
-        mu: Assumed and true friction.
+        mu: Assumed and true friction coefficient.
         stance: Feet in planned stance, shape (4,).
     """
 
@@ -108,7 +108,7 @@ class Answer(NamedTuple):
         tau: Joint torques, shape (12,) [N m].
         forces: Forces of the ground on the feet, world axes, shape (4, 3) [N].
         a: Accelerations that the package expects from its torques and forces, shape (nv,).
-        seconds: Median time of a call.
+        seconds: Median time of a call [s].
     """
 
     tau: Array
@@ -335,7 +335,7 @@ def judged(machine: Machine, situation: Situation, answer: Answer) -> dict[str, 
         ``wrench``: missing wrench on the trunk, which the answer assumes and no force supplies, largest entry [N, N m];
         ``friction``: largest |f_T| / (μ f_N) of a foot, with the assumed μ; ``trunk``: error of the trunk's linear
         acceleration [m/s²]; ``slip``: fastest slip of a planned stance foot after a period, divided by the period
-        [m/s²]; ``torque``: mean |τ| [N m]; ``us``: time of a call.
+        [m/s²]; ``torque``: mean |τ| [N m]; ``us``: time of a call [us].
 
     Raises:
         ArithmeticError: The judge's solver finds no forces that obey Coulomb's law.

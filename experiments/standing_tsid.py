@@ -2,7 +2,8 @@
 
 A JSON object on stdin: ``urdf``, ``feet`` (frames), ``torque_limit`` [N m], ``repeats``, and ``situations``, each with
 ``q``, ``a``, ``normal``, ``gravity``, ``mu`` and ``stance``. A JSON object on stdout has the ``version`` of TSID and
-``answers``: ``tau``, ``forces`` (world axes), ``a`` and ``seconds`` (median of a call); null if TSID finds no solution.
+``answers``, each with ``tau``, ``forces`` (world axes), ``a`` and ``seconds`` (median of a call); null if TSID finds no
+solution.
 
 The tasks are as in TSID's examples: contacts, the trunk's pose and the joints' posture, each with weight 1. Feedback is
 off, as the robot has no error. Forces are regularized with weight 1e-5.

@@ -305,7 +305,7 @@ monte_carlo = Study(
 
 bumps = Study(
     experiment="rough",
-    summary="Zapolsky & Drumwright 2017, Fig. 16: tracking over bumps; the friction changes at every step",
+    summary="Zapolsky & Drumwright 2017, Fig. 16: tracking over bumps; the friction changes at every footstep",
     runs=tuple(
         product(
             {

@@ -18,16 +18,16 @@ UNEXPLAINED: Final = "differs, unexplained"
 VERDICTS: Final = (AGREES, DERIVED, UNEXPLAINED)
 
 TIMES: Final = "verdicts.md#times-on-different-machines"
-"""The section that derives how times differ."""
+"""Section of the documentation that derives how times differ."""
 
 CONTRADICTED: Final = "verdicts.md#contradictions-within-a-paper"
-"""The section on contradictions between the paper's tables."""
+"""Section of the documentation on contradictions between the paper's tables."""
 
 LEAST_TORQUE: Final = "verdicts.md#a-torque-too-small-to-carry-the-robot"
-"""The section that derives the smallest torque with which the robot can stand."""
+"""Section of the documentation that derives the smallest torque with which the robot can stand."""
 
 MOST_FACTOR: Final = "theory/dissipation.md#how-much-smoothing-can-gain"
-"""The section that derives the largest factor by which smoothing can lower the torque rate."""
+"""Section of the documentation that derives the largest factor by which smoothing can lower the torque rate."""
 
 
 def close(value: float, printed: float) -> bool:

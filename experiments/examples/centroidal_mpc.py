@@ -98,7 +98,7 @@ class CentroidalMpc:
         self.cone = sp.csc_matrix([[1, 0, -side], [-1, 0, -side], [0, 1, -side], [0, -1, -side], [0, 0, -1]])
 
     def reset(self, state: idc.State) -> None:
-        """Restart at `state`, above its feet."""
+        """Restart at `state`."""
         self.begin, self.q, self.plan = state.t, state.q.copy(), self.measured(state)
         self.guess, self.push = np.tile(self.plan[:3], (self.gait.knots, 1)), np.zeros(3)
 
@@ -165,7 +165,7 @@ class CentroidalMpc:
         return z[9 * N :].reshape(N, points, 3).sum(axis=1) * g + fall
 
     def kinematics(self, t: float, com: Array, v: Array, a: Array) -> tuple[Array, Array, Array]:
-        """Return q, v and a for this motion of the centre of mass, the feet of time t, and an upright base."""
+        """Return q, v and a for this motion of the centre of mass, the feet at time t, and an upright base."""
         model, data, world = self.model, self.data, pin.LOCAL_WORLD_ALIGNED
         feet, still = [self.foot(i, t)[1] for i in range(self.n)], np.zeros(self.model.nv)
         moves = [np.hstack((foot, np.zeros((3, len(rows) - 3)))) for rows, foot in zip(self.rows, feet, strict=True)]

@@ -25,7 +25,7 @@ from idcontrol.scenes.walk import ActuatorSettings, WalkConfig, WalkScene
 
 
 def trot(model: mujoco.MjModel, duration_s: float) -> dict[str, Any]:
-    """Trot for `duration_s` [s] or until a fall; return distance [m], mean joint error, and time of the fall."""
+    """Trot for `duration_s` [s] or until a fall; return distance, mean joint error, and time of the fall, if any."""
     # if the controller neglected the rotors' inertia, the legs would lag and the robot would fall
     known = ActuatorSettings(kind="robot")
     scene = WalkScene.of(WalkConfig(robot="go1", mu=0.6, rate_hz=1.0 / model.opt.timestep, actuators=known))

@@ -36,7 +36,7 @@ RATE_HZ = 500.0
 
 
 def describe(message: Message, state: State, tau: Array, accelerometer: Array, joints: Integers) -> None:
-    """Fill in the measurements of IMU and motors; `joints` are the numbers of the motors' joints."""
+    """Fill in the measurements of IMU and motors; `joints` has the joint index of each motor, shape (a,)."""
     imu, motors = message["imu_state"], message["motor_state"][: joints.size]
     imu["quaternion"], imu["gyroscope"] = np.roll(state.q[3:7], 1), state.v[3:6]
     imu["accelerometer"] = accelerometer

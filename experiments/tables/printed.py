@@ -72,7 +72,7 @@ def verdicts(judged: Sequence[Judged]) -> Table:
 
 
 def numbers(results: Results) -> Iterator[Judged]:
-    """Return the numbers of Tables 3 to 5, compared with the preset `paper`."""
+    """Yield the numbers of Tables 3 to 5, compared with the preset `paper`."""
     for name in ("tracking", "smoothness", "force_prediction"):
         table = PAPER[name]
         by_terrain = {SMOOTHNESS_ON: table["values"]} if name == "smoothness" else table["values"]
@@ -88,7 +88,10 @@ def numbers(results: Results) -> Iterator[Judged]:
 
 
 def scored(table: Table) -> Iterator[Judged]:
-    """Return the rows of a table of scores: task, controller, printed score, our score, verdict."""
+    """Yield the rows of a table of scores: task, controller, printed score, our scores, verdict.
+
+    Of several scores of ours, the first is taken. Rows without a verdict are left out.
+    """
     for task, controller, printed, result, *_, said in table.rows:
         if said is not None:
             yield Judged(SOURCE.format("Table 6"), f"{controller}, {task}", printed, result, said)

@@ -30,7 +30,7 @@ SWITCH_S = 0.005
 """Torque changes within this time of a planned or real touchdown or liftoff count as contact switching [s]."""
 
 SAMPLES = 1000
-"""Largest number of other changes that are split into parts; they are evenly spread."""
+"""Largest number of changes outside contact switching that are split into parts; they are evenly spread."""
 
 SENSED = {"id-sensed-1": 1, "id-sensed-2": 2}
 """Controllers that use sensed instead of predicted forces, and the age of the sensed forces in periods."""
