@@ -158,9 +158,9 @@ class _Grip:
     Attributes:
         contacts: Mean number of contacts that were listed.
         drop: Drop of the lowest box after each step, shape (steps,) [m].
-        held: Steps until a box had dropped by a hundredth of its side, or a step had no solution.
-        pivots: Pivots of the solver in each step, shape (steps,).
-        loaded: Contacts with a normal force, mean over steps and faces.
+        held: Number of steps until a box had dropped by a hundredth of its side, or a step had no solution.
+        pivots: Number of pivots of the solver in each step, shape (steps,).
+        loaded: Number of contacts with a normal force on each face, mean over steps and faces.
         spent: Processor time of the run, which is its wall time on an idle machine [s].
         solving: Processor time of the contact model alone [s].
     """

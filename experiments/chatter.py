@@ -33,7 +33,7 @@ from idcontrol.types import Array, Reference, State, Status
 
 JUMP_NM: Final = 0.2
 PERIODS: Final = 320
-"""Control periods of the trot: a gait period of the slowest robot, at 1 kHz."""
+"""Number of control periods of the trot: a gait period of the slowest robot, at 1 kHz."""
 PAPER_FACTOR: Final = 1e5
 """Factor by which smoothing lowers the largest derivative of torque (Zapolsky & Drumwright 2017, on Fig. 15)."""
 MOST_JUMPS: Final = {"id-coulomb-qp": 0, "id-coulomb-smooth": 0, "id-noslip-lcp": 1}

@@ -73,12 +73,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fall:
-    """One heap, step by step; arrays of shape (steps,).
+    """One heap; arrays have one value for each step, shape (steps,).
 
     Attributes:
         iterations: Newton steps of the slowest island, i.e. group of touching bodies.
         contacts: Number of listed contacts.
-        momentum_error: Castro et al. 2022, eq. 24, recomputed from velocities and impulses over all bodies.
+        momentum_error: Momentum error over all bodies (Castro et al. 2022, eq. 24), from velocities and impulses.
         step_us: Processor time of the whole step, collision detection included, which is its wall time on an idle
             machine [us].
         slip: Mean tangential speed of pressing contacts [m/s].

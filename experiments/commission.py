@@ -198,7 +198,7 @@ def judge_stand(run: Run, system: System) -> list[Check]:
 
 
 def judge_push(run: Run, system: System) -> list[Check]:
-    """Judge a robot that is pushed: it feels the push, and stands as before at the end."""
+    """Judge a robot that is pushed: the push must move its base, and it must stand upright again at the end."""
     tilt, t = _tilt(run), _times(run)
     speed = np.linalg.norm(run.arrays["v"][working(run.arrays)][:, :3], axis=1)
     last = tilt[t > t[-1] - 1.0] if len(t) and t[-1] > 1.0 else tilt[:0]

@@ -59,7 +59,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     Attributes:
         seed: Seed of the problems.
-        problems: Number of problems; a quarter each of feet and boxes, forward and inverse.
+        problems: Number of problems, a quarter of each kind: feet or boxes, forward or inverse.
         most_contacts: Largest number of contacts; numbers of contacts are log-uniform from 1 to this. Hostile problems
             have at most six.
         hostile: True for badly scaled problems, solved by the models only.

@@ -47,7 +47,7 @@ NEWTON_STEPS = 5
 """Newton iterations for the instant of touch between two rows."""
 
 ALONE_M = 12e-3
-"""Height of the second lowest corner above which a single corner hits."""
+"""Height of the second lowest corner above which the lowest corner counts as hitting alone."""
 
 
 class Cube(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -154,10 +154,10 @@ def read(path: Path) -> list[Track]:
 
 
 def prepare(track: Track, cube: Cube) -> Toss | None:
-    """Return the toss in true lengths with the state before contact; None without contact or two rows before it.
+    """Return the toss in true lengths with the state before contact.
 
-    A parabola with the known gravity is fitted to the mass centre, and a constant rate of turn to the orientation, over
-    the last `FLIGHT_ROWS` rows of flight.
+    Return None if there is no contact, or fewer than two rows before it. A parabola with the known gravity is fitted to
+    the mass centre, and a constant rate of turn to the orientation, over the last `FLIGHT_ROWS` rows of flight.
     """
     ends = track.flight()
     begins = max(0, ends - FLIGHT_ROWS)

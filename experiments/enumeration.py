@@ -83,7 +83,7 @@ class SearchedStep:
         contacts: Number of contacts.
         first_us: Time of the first program: the closest solution with the contact modes of Lemke's solution.
         proof_us: Time of the whole search.
-        nodes: Quadratic programs of the search.
+        nodes: Number of quadratic programs in the search.
         proved: True if the search ended with a proof.
         improved: Squared distance from the target after the first program less that of the search, relative to the
             squared distance without impulses.

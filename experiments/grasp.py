@@ -265,7 +265,7 @@ def _check(scene: GraspScene, swing: ArmSwing) -> list[Finding]:
 
 
 def _grip_torque(scene: GraspScene, tips: Fingertips, start: State, system: System) -> float:
-    """Return the largest finger torque: planned grip plus servos whose goals lie inside the box [N m]."""
+    """Return the largest torque of a finger joint by the planned grip and by servo goals inside the box [N m]."""
     system.update(start.q, start.v)
     contacts = tips.detect(np.inf)
     press = scene.config.grip_n * contacts.N[:, system.n_unactuated :].sum(axis=0)

@@ -261,7 +261,7 @@ def _hertz_depth(config: Config) -> Finding:
 
 
 AS_PRINTED_MU = 0.125
-"""Friction of the slide by the printed program: low enough that the box must slide."""
+"""Friction coefficient of the slide with the printed program: low enough that the box must slide."""
 
 
 def _thrown(config: Config) -> Finding:

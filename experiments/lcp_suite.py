@@ -92,9 +92,9 @@ class Trial:
         mu: Friction coefficient.
         contacts: Number of contacts.
         sliding: Number of sliding contacts.
-        lemke: Lemke's method, balanced, lexicographic, restarted with other covering vectors.
-        ppm: Principal pivoting.
-        interior: The interior-point method of the paper's appendix.
+        lemke: Attempt by Lemke's method, balanced, lexicographic, restarted with other covering vectors.
+        ppm: Attempt by principal pivoting.
+        interior: Attempt by the interior-point method of the paper's appendix.
         inside: True if a point with z > 0 and Qz + r > 0 exists, from which the interior point can start.
         existence: Verdict on the existence of a solution.
         nodes: Number of linear programs that decided `existence`; 0 if a method found a solution.

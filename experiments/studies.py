@@ -1,7 +1,8 @@
 """Studies beyond the papers: the cost of a wrong contact model, of wrong parameters, and of each missing correction.
 
 Each study is a named comparison, ``idcontrol compare trot --study NAME``, and has the figures that every comparison
-has. One study is of a paper's figure and of the experiment `rough`: ``idcontrol compare rough --study bumps``.
+has. The study `bumps` repeats a figure of a paper with the experiment `rough`: ``idcontrol compare rough --study
+bumps``.
 """
 
 from __future__ import annotations

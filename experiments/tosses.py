@@ -35,7 +35,7 @@ RESTS, RESTING_ROWS = 1e-3, 3
 stops."""
 
 LOST_M = 1.0
-"""Error of a toss whose simulation diverges, for the fit [m]."""
+"""Mean error that the fit assumes for parameters with which a simulation diverges [m]."""
 
 FIRST_STEP: Final = 0.25
 """Side of the optimizer's first simplex, in logarithms of the parameters."""
@@ -430,4 +430,4 @@ def _against_time(tosses: Sequence[Toss], scores: Mapping[str, Score]) -> Drawin
 
 
 APART_M = 0.6
-"""Distance of the two tosses of the replay."""
+"""Distance of the two tosses of the replay [m]."""

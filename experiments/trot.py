@@ -51,9 +51,9 @@ SOUGHT_GAINS = FeedbackGains(
 """Gains of the preset `paper`, fitted by us: the gains behind the tables of the paper are not recorded.
 
 A search by CMA-ES against Tables 3 and 4 found them (docs/howto/reproduce.md). The authors' program (Pacer) of 2015 has
-acceleration gains (5e4, 100). With these gains most controllers fall here within 1.5 s, although their joint errors
-until then are a fifth of the printed errors. The stiffness of `pid` in that program is 10 N m/rad in 2014 and 20 N
-m/rad in 2015.
+acceleration gains of 5e4 /s² and 100 /s. With these gains most controllers fall here within 1.5 s, although their joint
+errors until then are a fifth of the printed errors. The stiffness of `pid` in that program is 10 N m/rad in 2014 and
+20 N m/rad in 2015.
 """
 
 PRESETS = {

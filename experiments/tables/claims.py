@@ -138,7 +138,10 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return {c: x for c in controllers if (x := results.cell(preset, c, terrain, self.key)) is not None}
 
     def _rank(self, cell: float | str) -> float:
-        """Return the sort key of a cell: inf for a fall, NaN for a robot left out; `walking` leaves falls out, too."""
+        """Return the sort key of a cell: its number, inf for a fall, or NaN to leave the robot out.
+
+        Robots with other failures are left out, and with `walking` also robots that fell.
+        """
         if isinstance(cell, str):
             return np.inf if cell.startswith("fell") and not self.walking else np.nan
         return cell

@@ -57,7 +57,7 @@ class JointTargets(gymnasium.Env[Array, Array]):
         reward: Callable[[State, Command], float] = forward,
         render_mode: str | None = None,
     ) -> None:
-        """Build the robot, its controller and its plant, by their names on the command line.
+        """Build the environment; robot, controller and plant have the same names as on the command line.
 
         Args:
             robot: Name or path of a robot with a floating base.

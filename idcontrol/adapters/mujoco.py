@@ -25,8 +25,8 @@ FREE, HINGE, SLIDE = (int(getattr(mujoco.mjtJoint, f"mjJNT_{kind}")) for kind in
 FINITE = 1e6
 """Largest torque in the test of the motors [N m or N]."""
 BENT_RAD, MOVING_RAD_S = 0.1, 0.5
-"""Displacement of each coordinate from the home pose, and its velocity, in the test of springs and motors [rad or m,
-rad/s or m/s]."""
+"""Displacement of each coordinate from the home pose [rad or m], and velocity of each coordinate [rad/s or m/s], in the
+test of springs and motors."""
 
 
 class Bridge:
@@ -128,9 +128,12 @@ class Bridge:
         return first
 
     def _feet_bodies(self, robot: Robot, named: Mapping[str, str] | None) -> dict[int, int]:
-        """Return the numbers of the feet, by index of the body that carries the foot.
+        """Return the index of each foot, by the index of the body that carries the foot.
 
         If `named` is None and a foot is not in the model, the result is empty.
+
+        Raises:
+            UnknownName: A foot in `named` is not in the model.
         """
         feet_bodies = {}
         for number, foot in enumerate(robot.description.feet):
@@ -144,7 +147,7 @@ class Bridge:
         return feet_bodies
 
     def _carrier(self, name: str) -> int | None:
-        """Return the index of the body with the site, geom or name `name`; None if there is none.
+        """Return the index of the body called `name`, or with a site or geom of this name; None if there is none.
 
         Bodies that are welded together count as one.
         """
@@ -165,7 +168,10 @@ class Bridge:
         return [name for name in named + [model.body(i).name for i in range(model.nbody)] if name]
 
     def _forces(self, data: mujoco.MjData) -> ContactForces:
-        """Return the contact forces on the feet in `data`, world axes; a normal is a mean weighted by normal force."""
+        """Return the contact forces on the feet in `data`, world axes.
+
+        The normal of a foot is the mean over its contacts, weighted by their normal forces.
+        """
         force, normal, wrench = np.zeros((len(self._feet), 3)), np.zeros((len(self._feet), 3)), np.zeros(6)
         bodies = self._model.body_weldid[self._model.geom_bodyid]
         for index, pair in enumerate(data.contact.geom.tolist()):

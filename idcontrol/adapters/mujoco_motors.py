@@ -81,7 +81,7 @@ class Motors:
 def _moments(mapped: Mapped, data: mujoco.MjData) -> Array:
     """Return the lever arms of all actuators about the robot's joints, shape (nactuator, a).
 
-    Lever arms of actuators at sites and bodies are zero: they stay as they are.
+    Actuators at sites and bodies are not converted, so their lever arms are zero here.
 
     Raises:
         InputError: An actuator drives a joint of the robot and a joint that is not the robot's.

@@ -159,7 +159,7 @@ class Program:
 
 
 def serve() -> None:
-    """Answer the lines on stdin."""
+    """Read the lines on standard input and print an answer to each."""
     asked = json.loads(sys.stdin.readline())
     program = Program(asked)
     print(json.dumps({"version": importlib.metadata.version("tsid")}), flush=True)

@@ -36,7 +36,7 @@ def command(robot: str, as_json: bool) -> int:
 def _print_report(robot: str, report: Any) -> None:
     """Print the facts, tables and warnings of a report, then all problems if there are several.
 
-    Without problems, the verdict follows, and the next command for a robot with a gait.
+    Without problems, print the verdict, and for a robot with a gait the next command.
     """
     from rich.text import Text
 

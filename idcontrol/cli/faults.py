@@ -1,4 +1,4 @@
-"""Faults of a run: one line on stderr that names the file of the traceback.
+"""Report a fault of a run by one line on stderr that names the file of the traceback.
 
 An error in a user's file and a full disk are not faults of idcontrol: the status is 2.
 """

@@ -64,7 +64,7 @@ def command(
     header: bool,
     **request: Any,
 ) -> int:
-    """Run a controller at a fixed rate on the wall clock, record the run, and print its metrics."""
+    """Run a controller at a fixed rate, by default on the wall clock; record the run and print its metrics."""
     if header:
         click.echo(files("idcontrol.loop").joinpath("idcontrol_wire.h").read_text(encoding="utf-8"), nl=False)
         return DONE

@@ -77,7 +77,7 @@ def _rehearse(name: str, number: int) -> tuple[int, str]:
     """Run one of an experiment's rehearsals, short runs that compile its kernels.
 
     Returns:
-        The experiment's number of rehearsals, and ""; after a failure, 0 and the reason.
+        The experiment's number of rehearsals, and ""; after an `InputError`, 0 and its text.
     """
     from idcontrol.kernels.linked import compile_linked
 

@@ -485,9 +485,12 @@ class _Work:
         return f"no datagram comes from {peer}; is the machine switched on, and its address right?"
 
     def _recognise(self, loop: ControlLoop) -> None:
-        """Refuse a machine that sends the number of a different order of joints, or of a different model.
+        """Refuse a machine that sends the checksum of a different order of joints, or of a different model.
 
         Also refuse a floating machine without a base position, unless the loop estimates the base.
+
+        Raises:
+            InputError: The machine is refused.
         """
         newest, translated, session = loop.endpoint.newest, self.parts.translation, self.session
         assert newest is not None

@@ -439,7 +439,7 @@ class Limits:
             to 1 (`Policy.power_ramp_s`).
         hot_c: Highest temperature of a drive [°C].
         voltage_v: Lowest and highest supply voltage [V].
-        gate: The first five limits as rows of one array, shape (5, a), for `admit_kernel`: each argument takes time.
+        gate: The first five limits as rows, shape (5, a): one argument of `admit_kernel` takes less time than five.
     """
 
     torque: Array

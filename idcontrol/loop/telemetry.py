@@ -33,9 +33,9 @@ COURSE = (
 
 `utc_s` is the Unix time at which the tick began, NaN on a simulated clock; `phase` is `idcontrol.loop.life.Phase`.
 `power` is the share of the limits of torques and torque rates that the gate admitted. `sequence` is the number of the
-tick's command, and `machine_sequence` of the newest state. `echo` is the number of the newest command that the machine
-had accepted when it sent this state. `switches` is the number of times that the system has taken the CPU away since the
-previous tick.
+tick's command, and `machine_sequence` the number of the newest state. `echo` is the number of the newest command that
+the machine had accepted when it sent this state. `switches` is the number of times that the system has taken the CPU
+away since the previous tick.
 """
 VERDICT = ("unreachable", "status", "residual", "clipped", "rate_off", "solved_by", "gap_nm", "step_us")
 """Channels of one number each about the results of planner and controller, adjacent in a row."""
@@ -83,9 +83,9 @@ class Counts:
     """Counters of the ticks in the mode running, and the first error.
 
     Attributes:
-        ticks: Ticks.
-        overruns: Ticks that took longer than their period.
-        missed: Ticks that were skipped.
+        ticks: Number of ticks.
+        overruns: Number of ticks that took longer than their period.
+        missed: Number of ticks that were skipped.
         complete: True if planner and controller were called for the whole duration.
         error: One line about the first error or hang of planner or controller, or the reason why the machine could not
             start from its pose; "" without such an error.

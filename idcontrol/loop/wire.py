@@ -441,7 +441,7 @@ class Format:
 
 @njit(cache=True)
 def _touching(feet: Array) -> tuple[Integers, Array, Array]:  # pragma: no cover - compiled
-    """Return numbers, forces and normals of the touching feet, given forces, then normals, of all feet (6 n_feet,)."""
+    """Return indices, forces and normals of the touching feet, given forces, then normals, of all feet (6 n_feet,)."""
     n = feet.shape[0] // 6
     identity, force, normal = np.empty(n, np.int64), np.empty((n, 3)), np.empty((n, 3))
     count = 0

@@ -172,7 +172,7 @@ def findings(values: Mapping[str, Any], keys: Iterable[str]) -> list[dict[str, A
 
 
 def number(value: Any) -> str:
-    """Return a result as a table shows it, with four significant digits; "–" for None."""
+    """Return a result as a table shows it, floats with four significant digits; "–" for None."""
     if value is None:
         return "–"
     if isinstance(value, bool):

@@ -348,10 +348,10 @@ class Player:
     """Plays a film on a page: time slider, play and pause, speed, single steps, loop, and curves around the shown time.
 
     Attributes:
-        slider: The shown time; the user may drag it.
+        slider: Slider with the shown time [s], which the user may drag.
         playing: True if time passes.
-        speed: Speed relative to the run's own time.
-        loop: True if the film repeats.
+        speed: Drop-down menu with the speed relative to the run's own time.
+        loop: Checkbox; if it is checked, the film repeats.
     """
 
     def __init__(self, page: Page, film: Film) -> None:
@@ -531,7 +531,7 @@ def serve(port: int | None, title: str) -> viser.ViserServer:
         title: Title of the page in the browser.
 
     Raises:
-        InputError: The port is in use.
+        InputError: The port is in use or not allowed.
     """
     wanted = 8080 if port is None else port
     if port is not None and not _free(port):
@@ -637,7 +637,10 @@ def _surface(heights: Array, parameters: Array) -> tuple[Array, Array]:
 
 
 def _net(shape: tuple[int, ...], parameters: Array, cell: float) -> Array:
-    """Return segments of lines about `cell` [m] apart along a height map's samples, x and y of both ends, (n, 2, 2)."""
+    """Return the segments of a net along the samples of a height map, x and y of both ends, shape (n, 2, 2) [m].
+
+    The lines of the net are about `cell` [m] apart.
+    """
     x = parameters[4] + parameters[6] * np.arange(shape[0])
     y = parameters[5] + parameters[7] * np.arange(shape[1])
     along_x = np.stack(np.meshgrid(x, y[:: max(round(cell / parameters[7]), 1)], indexing="ij"), axis=-1)
