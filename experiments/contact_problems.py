@@ -96,7 +96,7 @@ class Tally:
     """Counts of the outcomes of one model or solver on problems of one kind.
 
     Attributes:
-        problems: All problems.
+        problems: Number of problems.
         solved: Answers that obey the law.
         of_these_later: Solved problems that needed a second attempt but were solved exactly (`StepSolution.note`).
         of_these_regularized: Solved problems whose diagonal was regularized.

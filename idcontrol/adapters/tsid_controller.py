@@ -1,6 +1,6 @@
 """TSID as a controller, in a separate process under the Python interpreter ``TSID_PYTHON``.
 
-TSID needs a different version of Pinocchio (`INSTALL`). It gets the same robot, feet, tasks, gains, weights, friction
+TSID needs a different version of Pinocchio (`INSTALL`). TSID gets the same robot, feet, tasks, gains, weights, friction
 and torque limits as our controllers. Unlike them, it bounds no torque rates and does not ramp forces at touchdown and
 lift-off. TSID's friction pyramids are square, ``|f_s| ≤ μ f_n`` and ``|f_t| ≤ μ f_n``.
 """

@@ -108,12 +108,15 @@ class Control:
         return self.guard(self._answer)
 
     def begin(self) -> Fault:
-        """Restart planner and controller at the machine's state and time zero, and do as `ask`; return the fault."""
+        """Restart planner and controller at the machine's state and time zero; compute the first command as `ask` does.
+
+        Return the fault.
+        """
         self._observer.begin_work()
         return self.guard(self._begin)
 
     def halt(self) -> Fault:
-        """Tell the planner to come to rest, and do as `ask`; return the fault."""
+        """Tell the planner to come to rest, and compute the next command as `ask` does; return the fault."""
         return self.guard(self._halt)
 
     def restart(self) -> None:

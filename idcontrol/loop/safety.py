@@ -439,7 +439,7 @@ class Limits:
             to 1 (`Policy.power_ramp_s`).
         hot_c: Highest temperature of a drive [°C].
         voltage_v: Lowest and highest supply voltage [V].
-        gate: The first five limits as rows, shape (5, a): one argument of `admit_kernel` takes less time than five.
+        gate: The first five limits as rows, shape (5, a), for `admit_kernel`.
     """
 
     torque: Array
@@ -454,6 +454,7 @@ class Limits:
     gate: Array = field(init=False)
 
     def __post_init__(self) -> None:
+        # one array, because every argument of a compiled function takes time
         object.__setattr__(self, "gate", np.stack((self.torque, self.torque_rate, self.low, self.high, self.speed)))
 
 

@@ -140,7 +140,7 @@ class Stage:
                 unknown.
 
         Raises:
-            InputError: ``q`` or forces do not fit the robot.
+            InputError: ``q``, ``q_ref``, or a channel with vectors at the feet does not fit the robot.
         """
         poses = np.empty((len(self.nodes), 7))
         contact, centre, reference = np.empty((self.feet, 7)), np.empty((self.feet, 3)), np.empty((0, 7))
