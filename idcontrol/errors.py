@@ -1,4 +1,4 @@
-"""The exceptions of this package, and the recognition of a full disk.
+"""The exceptions of this package, and the error numbers of a full disk.
 
 Controllers do not raise in a step: they report faults in the command's `Status`. Constructors, plants and contact
 models may raise.

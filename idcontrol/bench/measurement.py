@@ -20,7 +20,7 @@ Solved = Callable[[Any], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """An upper bound on a percentile of a row, as a multiple of a reference time.
+    """An upper bound on a percentile of our times, as a multiple of a reference time.
 
     Attributes:
         of: The reference time: the floor's median, the peer's median, or one microsecond.

@@ -42,7 +42,7 @@ rad/s after 1 ms."""
 
 
 def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
-    """Time a step of each plant, other simulators beside a plant, a controller with a plant, and heaps."""
+    """Yield rows of each plant, of other simulators and our plant, of controller and plant together, and of heaps."""
     for name in PLANTS:
         own = walk if name == "coulomb-lcp" else walks.walk(walk.robot, name, len(walk.moments))
         yield measure(_step_benchmark(own, name), effort)

@@ -44,7 +44,7 @@ LEMKE_BAR = Bar(of="peer", bar=1.2, goal=1.0)
 
 
 def rows(walk: RecordedWalk, effort: Effort, contacts: Sequence[int] = CONTACTS) -> Iterator[TimingRow]:
-    """Return, for each number of contacts, rows of stage I, alone and with each solver, and of Lemke.
+    """Yield rows for each number of contacts: stage I alone, stage I compared with each solver, and Lemke's method.
 
     A solver has a row if it is installed, up to its `most` contacts; Lemke's method has a row up to `LEMKE_MOST`.
     """

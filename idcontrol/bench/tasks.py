@@ -27,7 +27,8 @@ from idcontrol.types import Array, Reference, State
 CONTROLLER, MU, H, TURN = "id-coulomb-qp", 0.6, 1e-3, 25
 KP, POSTURE = 100.0, {"kp": 30.0, "weight": 1e-2}
 PUSH: Final = np.array([0.1, 0.2, 0.1, 0.0, 0.0, 0.0])
-"""Demanded acceleration of the first task, linear then angular [m/s², rad/s²]; a task takes the part of its kind."""
+"""Demanded acceleration of the first task, linear then angular [m/s², rad/s²]; a task uses the part that it controls.
+"""
 LIFT_M, NEWTON = 0.05, 20
 SAME: Final = 1e-5
 """Largest difference of joint accelerations between equal answers, relative to the largest acceleration."""
@@ -139,7 +140,7 @@ def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
 
 
 def _row(case: Case, effort: Effort) -> TimingRow:
-    """Return the row of a case; with ``TSID_PYTHON``, TSID's answer is compared, and both are timed alternately."""
+    """Return the row of a case; with ``TSID_PYTHON``, compare with TSID's answer and time both controllers in turns."""
     step = Step(case)
     peer = Tsid(step.setup) if os.environ.get("TSID_PYTHON") and case.tasks else None
     floor, _ = in_turns([terms(step.system, step.feet, [step.state])], 1, effort.samples, effort.budget_s)

@@ -60,7 +60,7 @@ def _power(value: float) -> str:
 
 
 def bench() -> str:
-    """Return the rows with a goal of the stored ``idcontrol bench all --json``, as a table for each section."""
+    """Return the rows of the stored ``idcontrol bench all --json`` that have a goal, as a table for each section."""
     header = ["job", "contacts", "p50 [µs]", "measured", "limit, goal", "met"]
     sections: dict[str, list[list[str]]] = {}
     for row in _bench()["rows"]:

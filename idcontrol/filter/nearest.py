@@ -149,7 +149,7 @@ class _Prediction(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Velocities of contacts and joints in the unknowns x = (f, hτ) with the impulses f of s loaded contacts.
+    """Velocities of contacts and joints as functions of x = (f, hτ), with the impulses f of s loaded contacts.
 
     Attributes:
         load: Indices of the loaded contacts, shape (s,).
@@ -229,7 +229,7 @@ def _broken(p: AssembledStep, v: Array, f: Array, impulse: Array) -> int:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _pushed(w: Whitened, change: Array, arena: Arena) -> Whitened:
-    """Return the step w of `_free_motion` with motor impulses that differ by `change` (a,)."""
+    """Return the problem w of `_free_motion` for motor impulses that differ by `change` (a,)."""
     m, rows = w.M.shape[0], w.c.shape[0]
     z, kappa, v_free, c, u = zeros(arena, m), vector(arena, m), vector(arena, m), vector(arena, rows), m - change.size
     assign(kappa, w.kappa)
@@ -369,9 +369,9 @@ def _law(p: AssembledStep, wish: _Prediction, rows: _Rows, slides: Booleans, are
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _pivot(work: Array, r: int, forces: int, least: float) -> int:
-    """Return the column of the largest entry of row r, -1 if all entries are at most `least`.
+    """Return the column of the entry of row r of `work` with the largest magnitude; -1 if all are at most `least`.
 
-    Torques, from column `forces` on, are taken only if all entries of forces are at most `least`.
+    A column of a torque, from column `forces` on, is returned only if all entries of forces are at most `least`.
     """
     for begin, end in ((0, forces), (forces, work.shape[1] - 1)):
         best, largest = -1, least

@@ -37,8 +37,8 @@ STEPS: Final = 200
 SLIGHT: Final = 1e-9
 """Relative decrease of the cost in a step at or below which a fit ends."""
 FEW: Final = 1e-3
-"""The standard deviation of a row is updated only if the equations that remain after the elimination exceed this share
-of the number of blocks."""
+"""The standard deviation of a row is updated only if the number of equations that remain after the elimination exceeds
+this share of the number of blocks."""
 TOGETHER: Final = 10
 """Number of consecutive blocks whose errors may be correlated. For the covariance, the weight of all equations is
 divided by the ratio of the squared sum of these errors to the sum of their squares, if this ratio exceeds 1."""
@@ -65,7 +65,9 @@ class Fit(NamedTuple):
 
 
 def rms_of(blocks: Blocks, prior: Prior, system: System) -> Array:
-    """Return each row's rms force of nominal bodies and drives, at least `QUIET` of the largest, (m,) [N, N m].
+    """Return the rms generalized force in each row of the equations for nominal parameters, shape (m,) [N, N m].
+
+    It is at least `QUIET` times the largest.
 
     The three linear rows of a free-flyer share one value, the root of the sum of their squares. The three angular rows
     share one value, too.

@@ -34,7 +34,7 @@ Ended: TypeAlias = tuple[int, int, float, int]
 """Outcome of SAP, iterations, residual and number of islands, as returned by `solve_all`."""
 
 MARGIN = 1e-3
-"""Gap below which contacts are listed, in addition to the motion of the bodies within the step [m]."""
+"""Contacts are listed if their gap is below this, plus the motion of the bodies within the step [m]."""
 
 FASTEST = 3e8
 """Limit of each component of a body's velocity [m/s, rad/s]: the speed of light.

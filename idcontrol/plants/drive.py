@@ -15,7 +15,7 @@ from idcontrol.plants.parts import averaged, copied, substeps
 from idcontrol.types import Array, ContactForces, State
 
 PERIOD_S: Final = 1e-4
-"""Longest period of the drives' torques [s]."""
+"""Longest time for which a drive holds its torque [s]."""
 
 
 @njit(cache=True)
@@ -37,10 +37,10 @@ def drive_torque(command: Array, errors: Array, v: Array, limit: Array) -> Array
 
 
 class Motors:
-    """Torques of motors after delay, lag and speed-dependent limits."""
+    """Converts commanded torques to the torques of motors with delay, lag and speed-dependent limits."""
 
     def __init__(self, system: System) -> None:
-        """Set up motors that begin in the steady state of the first torques.
+        """Set up motors; at the first call they are in the steady state of the commanded torques.
 
         Args:
             system: Provides torque limits, speed limits and `System.actuators`, which must not be None.

@@ -130,7 +130,7 @@ def _configuration(system: System, step: Stepped, slope: Array) -> Array:
 
 
 def _reason(moved: Moved, unexplained: Array, v_slope: Array) -> str:
-    """Return `Linearization.reason`."""
+    """Return the reason why all or some slopes are not derivatives, as in `Linearization.reason`; "" if all are."""
     together = [0, 1, 2, -1]  # forces may jump with the friction of one contact
     if not np.isfinite(v_slope).all():
         return SINGULAR

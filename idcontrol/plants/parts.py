@@ -180,7 +180,7 @@ MOST_SUBSTEPS: Final = 10**6
 """Limit of substeps in one step of a plant: minutes of computing. A larger number suggests a wrong time unit."""
 
 ROUNDING_N: Final = 1e-9
-"""Smaller forces are rounding errors of the solver [N]."""
+"""Forces smaller than this are rounding errors of the solver [N]."""
 
 
 def averaged(parts: Sequence[ContactForces], count: int) -> ContactForces:
@@ -208,7 +208,7 @@ def _arrays(part: ContactForces) -> tuple[Integers, Array, Array]:
 
 @njit(cache=True)
 def _merge(identity: Integers, force: Array, normal: Array) -> int:  # pragma: no cover - compiled
-    """Merge entries with the same identity, in the order of identities; return their number.
+    """Merge entries with the same identity, in the order of identities; return the number of merged entries.
 
     Forces are added, and the last normal is used. The first entries of all three arrays are overwritten with the
     result.

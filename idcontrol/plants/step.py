@@ -90,7 +90,7 @@ def pose(machine: PlantMachine, h: float, contacts: ContactArrays, v_pinocchio: 
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def report(machine: PlantMachine, h: float, contacts: ContactArrays, f: Array) -> int:
-    """Write the impulses f (3 n,) and the forces of the pressing contacts; return the number of pressing contacts."""
+    """Write impulses f (3 n,) and forces of pressing contacts to `PlantMachine.result`; return the number of forces."""
     result, n = machine.result, contacts.gap.shape[0]
     pressing = 0
     for i in range(n):
@@ -168,7 +168,7 @@ class Moving(NamedTuple):
 MOVED: Final = 0
 """The substep is complete: q and v are the values at its end."""
 FLIES: Final = 1
-"""The model is solved, but a free-flyer may touch nothing; `idcontrol.plants.flight` must check this and move it."""
+"""The step is solved, but a free-flyer may touch nothing; `idcontrol.plants.flight` must check this and move it."""
 UNSOLVED: Final = 2
 """Terms and contacts are computed, but the model's first attempt failed."""
 STOPPED: Final = 3

@@ -34,7 +34,7 @@ from idcontrol.models.sparse import WORLD, SparseProblem, SparseSolution
 from idcontrol.types import Array, Booleans, Integers
 
 MARGIN = 1e-3
-"""Gap below which contacts are listed, in addition to the motion of the parts within the step [m]."""
+"""Contacts are listed if their gap is below this, plus the motion of the parts within the step [m]."""
 
 HAND_SPEED = 0.5
 """Contacts of a link are listed in time if the link is not faster than this [m/s]."""

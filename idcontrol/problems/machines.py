@@ -123,7 +123,7 @@ def controller(
 
 
 def first_command(name: str, *, acceleration: Array | None = None, limit: float = 1e3) -> Command:
-    """Return the first command for the standing walker, with joint accelerations `acceleration` (12,) [m/s²]."""
+    """Return the first command of the walker at rest, for demanded joint accelerations (12,) [m/s²]; None for zero."""
     control, state = controller(name, limit=limit)
     return control(state, standing(acceleration))
 

@@ -50,7 +50,7 @@ def header_bytes(header: Mapping[str, Any]) -> bytes:
 
 
 def block_bytes(rows: Array) -> bytes:
-    """Return a block of `rows`, shape (n, values)."""
+    """Return `rows`, shape (n, values), as a block of the log."""
     payload = rows.astype("<f8", copy=False).tobytes()
     counts = struct.pack("<IQ", len(rows), len(payload))
     return _BLOCK_HEAD.pack(_BLOCK_MAGIC, len(rows), len(payload), zlib.crc32(payload, zlib.crc32(counts))) + payload

@@ -145,7 +145,7 @@ def _schema(run: Run, shown: dict[str, dict[Column, str]]) -> dict[str, Any]:
 
 
 def _nested(values: dict[Column, Any], inner: str | None = None) -> dict[str, Any]:
-    """Return `values` as an object; a value with a name of two words is in an inner object.
+    """Return `values` as an object; a value whose name is a pair is in an inner object.
 
     Args:
         values: Values by name.

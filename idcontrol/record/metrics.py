@@ -64,9 +64,9 @@ since pushes turn a robot."""
 POWER_ABOVE_HZ = (20, 50, 100)
 """Frequencies above which the power of the torque rate is reported [Hz]."""
 AT_REST_S = 3.0
-"""Time within which a robot comes to rest over its feet after all feet are in planned stance [s]."""
+"""Time that a robot is assumed to need to come to rest over its feet, once all feet are in planned stance [s]."""
 ARM_M = 0.1
-"""About half the length of a sole [m]."""
+"""Lever arm by which moments are compared with forces in `sole_wrenches`: about half the length of a sole [m]."""
 SOLES = ("moment", "moment_pred", "cop", "cop_pred")
 """Channels that only robots with soles have."""
 

@@ -103,8 +103,8 @@ def sensed_stance(source: StanceSource) -> Callable[[State, Reference], Referenc
     """Return a function that replaces the planned stance of a reference by the stance of `source`.
 
     A foot in planned swing does not count as standing if its planned height has grown since the last call. Without this
-    rule, a controller would hold a foot that lifts late on the ground for the whole swing, and a trot by geometry alone
-    would fall after two seconds. A descending foot counts as standing as soon as `source` says so.
+    rule, if a foot lifts late, a controller would hold it on the ground for the whole swing, and a trot by geometry
+    alone would fall after two seconds. A descending foot counts as standing as soon as `source` says so.
     """
     last: Array | None = None
 

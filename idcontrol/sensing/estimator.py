@@ -185,7 +185,7 @@ def filter_step(bound: Bound, h: float, q: Array, v: Array) -> None:  # pragma: 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def predict(x: Estimate, z: Readings, h: float) -> None:  # pragma: no cover - compiled
-    """Predict the estimate over `h` [s], in place: ``P⁺ = F P Fᵀ + Q``."""
+    """Predict the estimate over `h` [s], in place: ``P⁺ = F P Fᵀ + Q``, with error transition F and process noise Q."""
     C, P, n = x.C, x.P, x.P.shape[0]
     felt, turned = np.zeros(3), np.zeros(3)
     for i in range(3):
@@ -216,7 +216,7 @@ def predict(x: Estimate, z: Readings, h: float) -> None:  # pragma: no cover - c
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _ahead(P: Array, C: Array, felt: Array, h: float, n: int) -> None:  # pragma: no cover - compiled
-    """Replace P by F P in place; to replace P by P Fᵀ, pass Pᵀ as `P`."""
+    """Replace P by F P in place, with F as in `predict`; to replace P by P Fᵀ, pass Pᵀ as `P`."""
     for k in range(n):
         for i in range(3):
             a, b = (i + 1) % 3, (i + 2) % 3

@@ -307,7 +307,7 @@ def _curves(scene: _Scene, key: str) -> Figure | None:
 def _log(axis: Any) -> None:
     """Make an axis logarithmic, with plain numbers at its ticks.
 
-    Over few decades, ticks are at 1, 2 and 5 of each decade.
+    Over less than two decades, ticks are at 1, 2 and 5 of each decade; over less than a factor of 5, at round numbers.
     """
     if not np.isfinite(axis.get_minpos()):  # all values are zero, like the error of a robot in its first steps
         return

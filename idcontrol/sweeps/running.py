@@ -35,7 +35,7 @@ HEADLINE = (
     "rate_hz",
     "preset",
 )
-"""Settings and metrics in the heading of a run that has them."""
+"""Settings and metrics in the heading of a run, if it has them."""
 
 
 def run(experiment: str, *, preset: str = "default", out: str | Path | None = None, **settings: Any) -> Run:

@@ -171,7 +171,7 @@ def condition(asked: Program, v: Array) -> float:
 
 
 def _matrices(asked: Program) -> tuple[csc_array, Array]:
-    """Return G and h of ``G x + s = h``, with x = (z, ζ) and s in second-order cones of three entries."""
+    """Return G and h of ``G x + s = h``, with x = (z, ζ) of the module and s in second-order cones of three entries."""
     across = np.column_stack((np.ones_like(asked.mu), asked.mu, asked.mu)).ravel()
     G = -hstack([diags_array(across) @ csc_array(asked.rho), diags_array(across * np.sqrt(asked.R))])
     return csc_array(G), across * asked.c

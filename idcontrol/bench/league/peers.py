@@ -65,7 +65,8 @@ def pinocchio(method: str, W: Any, q: Any, mu: Any, tolerance: float, rounds: in
 def fixed_point(method: str, W: Any, q: Any, mu: Any, tolerance: float, rounds: int) -> Solve:
     """Return a fixed-point iteration over convex programs (Acary et al. 2011).
 
-    Each program is min ½ rᵀWr + (q + s)ᵀr in the cones; s = μ |u_T| of the last result acts on the normals.
+    Each program minimizes ½ rᵀWr + (q + s)ᵀr over impulses r in the friction cones. s has entries for the normals only:
+    μ |u_T|, with the slip u_T of the last result, u = W r + q.
     """
     cvxpy: Any = importlib.import_module("cvxpy")
     n = mu.size
