@@ -1,1 +1,1 @@
-"""Foundations of compiled kernels: compilation, cache and calls, arrays of a step, small matrices, Pinocchio's data."""
+"""Foundations of compiled kernels: compilation, cache, calls, arrays of a step, small matrices, views of placements."""

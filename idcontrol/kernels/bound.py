@@ -37,7 +37,7 @@ AnyArray: TypeAlias = Array | Integers | Booleans
 @structref.register
 class _BoundType(types.StructRef):  # type: ignore[misc] # numba has no types
     def preprocess_fields(self, fields: Any) -> Any:
-        """Return types that do not depend on the value of a literal."""
+        """Return the fields, with types that do not depend on the value of a literal."""
         return tuple((name, types.unliteral(kind)) for name, kind in fields)
 
 
@@ -48,7 +48,7 @@ class Bound(structref.StructRefProxy):  # type: ignore[misc] # numba has no type
 
 
 def _uncounted(context: Any, builder: Any, kind: Any, value: Any) -> Any:
-    """Return `value` without reference counts of its arrays, including arrays in nested tuples; plain Numba counts."""
+    """Return `value` without reference counts of its arrays, including nested arrays; plain Numba keeps the counts."""
     if isinstance(kind, types.Array) and not PLAIN:
         array = make_array(kind)(context, builder, value=value)
         array.meminfo = cgutils.get_null_value(array.meminfo.type)

@@ -1,9 +1,9 @@
-"""Files of compiled functions, sealed with a digest: a damaged file is compiled anew.
+"""Files of compiled functions, sealed with a digest: if a file is damaged, its function is compiled anew.
 
 Numba unpickles its cache files and runs their machine code without a check. A flipped bit (a worn SD card, a copied
 home) causes an abort at best, and wrong torques at worst. Here each signature of a function has one file, which begins
-with a digest of the rest. The file's name has three digests: of the versions of Numba, llvmlite and NumPy, of the
-function's sources (`idcontrol.kernels.sources.stamp`), and of the signature.
+with a digest of its name and its code. The file's name has three digests: of the versions of Numba, llvmlite and NumPy,
+of the function's sources (`idcontrol.kernels.sources.stamp`), and of the signature.
 
 Numba reads and writes these files through `Cache._cache_file`, which has the two methods `save` and `load`.
 
@@ -44,7 +44,7 @@ from idcontrol.kernels.hooks import PLAIN
 from idcontrol.kernels.sources import stamp
 
 _SIZE: Final = 16
-"""Bytes of a digest in a file, and hexadecimal digits of a digest in a file's name."""
+"""Bytes of the digest in a file, and hexadecimal digits of the digests of sources and signature in its name."""
 
 MARK: Final = b"<idcontrol:%b>"
 """Form of the name of a linked kernel in machine code; the name itself is in base 64."""
@@ -65,7 +65,8 @@ _ENVIRONMENT: Final = f"{numba.__version__} {llvmlite.__version__} {numpy.__vers
 def keep(compiled: Any, file: Path, suffix: str = "") -> None:
     """Cache a compiled function for later processes, until `file` or another of its sources changes.
 
-    With plain Numba (`idcontrol.kernels.hooks.PLAIN`), only a change of `file` makes the cached function stale.
+    With plain Numba (`idcontrol.kernels.hooks.PLAIN`), only a change of `file` makes the cached function stale. If no
+    folder is writable, nothing is cached.
 
     Args:
         compiled: The function.
@@ -148,7 +149,7 @@ def claims() -> Iterator[None]:
 
 
 def _claim(path: Path) -> None:
-    """Lock a file until the end of `claims`; wait at most `WAIT_S` while another process has locked it."""
+    """Lock a file until the end of `claims`; if another process holds the lock for `WAIT_S`, go on without it."""
     until = time.monotonic() + WAIT_S
     with contextlib.suppress(OSError):  # without locks, several processes may compile the same code
         lock = os.open(path, os.O_CREAT | os.O_WRONLY, 0o600)

@@ -24,12 +24,12 @@ GRACE_S = 5.0
 
 @contextlib.contextmanager
 def announced(what: str, helper: Sequence[str] = ()) -> Iterator[None]:
-    """Print one line on stderr once compilation has taken `NOTICED_S`.
+    """Print one line on stderr once compilation within the context has taken `NOTICED_S`.
 
     Args:
         what: Purpose of the kernels, e.g. ``"trot with pid on coulomb-lcp"``.
         helper: Command of a helper process, which compiles the kernels needed last. It is started when compilation has
-            taken `WORTH_S` and a core is idle. It must end when its standard input is closed.
+            taken `WORTH_S` and a core is idle. It must end when its standard input is closed. Empty for no helper.
     """
     clock = _Clock(what, helper)
     event.register("numba:compile", clock)

@@ -10,18 +10,19 @@
 | `_Library`: loops | loops of unknown length are not unrolled: most are short | 15 %, and 13 % of a control step |
 | `Options` | equal options are one object, so comparing them is fast | 14 % |
 | `bound.borrowed` | references to bound arrays are not counted | 37 % of a control step |
-| `CallType` | numbers in calls are no literals | 5 %; calls from Python never wait for the compiler in a loop |
-| `cache.claims` | a process waits for a kernel that another one compiles | two first trots at once: 101 s, one: 89 s |
+| `CallType` | literals in calls count as numbers | 5 %; in a control loop, a call from Python finds compiled code |
+| `cache.claims` | kernels that another process compiles are awaited | two first trots at once: 101 s, one: 89 s |
 | `cache` | files have a digest, and are invalid once any source of the function changes | no wrong torques |
 
 The benefits were measured with Numba 0.68 on two cores, by switching off one hook at a time. Percentages without a
 quantity are shares of the processor time of compiling 30 kernels (terms and contacts of solo12); in the row "loops",
-of compiling in a first trot. The time of a control step is the median over a trot.
+of compiling in a first trot, a trot with an empty cache. The time of a control step is the median over a trot.
 
-All hooks act on functions of this package only, within `compiling`, while this thread holds Numba's compiler lock. With
-``IDCONTROL_PLAIN_NUMBA=1`` there are no hooks, and everything runs on plain ``numba.njit(cache=True)``, with the same
-results to the bit. Versions of Numba that are not in `TESTED` disable them, too. Numba's own cache checks only the file
-of a function: after an edit of another file, remove the cache (`idcontrol doctor` prints its place).
+All hooks act on functions of this package only, within `compiling`, while the compiling thread holds Numba's compiler
+lock. With ``IDCONTROL_PLAIN_NUMBA=1`` there are no hooks, and everything runs on plain ``numba.njit(cache=True)``, with
+the same results to the bit. A version of Numba that is not in `TESTED` disables the hooks, too. Without hooks, Numba's
+own cache checks only the file of a function: after an edit of another file, remove the cache (`idcontrol doctor` prints
+its place).
 """
 
 from __future__ import annotations
@@ -67,7 +68,10 @@ PLAIN: Final = _is_plain()
 
 @contextlib.contextmanager
 def compiling() -> Iterator[None]:
-    """Enable the hooks within the context, in which a function of this package is compiled or loaded."""
+    """Within the context, compile or load functions with `_Library` and without garbage collection.
+
+    The clocks of `idcontrol.kernels.stopwatch` pause, and this thread holds Numba's compiler lock.
+    """
     with stopwatch.stopped(), global_compiler_lock:  # Numba takes the same lock for other functions
         generator, threshold = cpu_target.target_context.codegen(), gc.get_threshold()
         library, generator._library_class = generator._library_class, _Library
@@ -129,7 +133,7 @@ _COPIES: Final[list[Options]] = []
 
 
 class CallType(types.Dispatcher):  # type: ignore[misc]  # numba has no types
-    """The type of a function whose literal arguments count as numbers: Numba compiles anew for each literal."""
+    """The type of a function whose literal arguments count as numbers: Numba would compile it anew for each literal."""
 
     def get_call_type(self, context: Any, args: Any, kws: Any) -> Any:
         """Return the signature of a call."""

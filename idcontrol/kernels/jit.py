@@ -26,11 +26,11 @@ from idcontrol.kernels.hooks import PLAIN, CallType, Options, compiling
 
 
 def njit(*, cache: bool = False, inner: bool = False, **options: Any) -> Any:
-    """Compile a function as ``numba.njit`` does, with the differences described in the module.
+    """Return a decorator that compiles a function as ``numba.njit`` does, with the differences described in the module.
 
     Args:
         cache: True to cache the code for later processes.
-        inner: True if only compiled functions call it; it must be at the top level of its module.
+        inner: True if only compiled functions call the function, which must be at the top level of its module.
         **options: Other options of ``numba.njit``.
     """
     if config.DISABLE_JIT:

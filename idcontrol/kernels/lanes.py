@@ -29,7 +29,7 @@ def _dot(a: Array, b: Array) -> float:
     """Return ``a·b`` of C-contiguous rows of equal length.
 
     Term i is added to sum i mod `LANES`. Of the terms after the last whole group of `LANES`, whole groups of `_WIDE`
-    are added to the first sums, and the rest to the total.
+    are added to the first `_WIDE` sums, and the rest to the total.
     """
     n = a.shape[0]
     most, whole = n - n % LANES, n - n % _WIDE

@@ -70,7 +70,7 @@ def cholesky(A: Array, L: Array) -> bool:  # pragma: no cover - compiled
 
 @njit(cache=True, error_model="numpy")
 def solve_lower(L: Array, x: Array) -> None:  # pragma: no cover - compiled
-    """Overwrite x with L⁻¹ x."""
+    """Overwrite x (n,) with L⁻¹ x; L has shape (n, n), and only its lower triangle is read."""
     for i in range(L.shape[0]):
         s = x[i]
         for k in range(i):
@@ -80,7 +80,7 @@ def solve_lower(L: Array, x: Array) -> None:  # pragma: no cover - compiled
 
 @njit(cache=True, error_model="numpy")
 def solve_lower_transposed(L: Array, x: Array) -> None:  # pragma: no cover - compiled
-    """Overwrite x with L⁻ᵀ x."""
+    """Overwrite x (n,) with L⁻ᵀ x; L has shape (n, n), and only its lower triangle is read."""
     for i in range(L.shape[0] - 1, -1, -1):
         s = x[i]
         for k in range(i + 1, L.shape[0]):
@@ -90,7 +90,10 @@ def solve_lower_transposed(L: Array, x: Array) -> None:  # pragma: no cover - co
 
 @njit(cache=True, error_model="numpy")
 def solve_upper(upper: Array, count: int, x: Array) -> None:
-    """Overwrite the first `count` entries of x with upper⁻¹ x."""
+    """Overwrite the first `count` entries of x with upper⁻¹ x.
+
+    Only the upper triangle of the first `count` rows and columns of `upper` is read.
+    """
     for j in range(count - 1, -1, -1):
         total = x[j]
         for i in range(j + 1, count):
@@ -100,7 +103,7 @@ def solve_upper(upper: Array, count: int, x: Array) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def solve_upper_transposed(upper: Array, count: int, x: Array) -> None:
-    """Overwrite the first `count` entries of x with upper⁻ᵀ x."""
+    """Overwrite the first `count` entries of x with upper⁻ᵀ x; `upper` is read as by `solve_upper`."""
     for j in range(count):
         x[j] /= upper[j, j]
         for i in range(j + 1, count):
@@ -109,7 +112,7 @@ def solve_upper_transposed(upper: Array, count: int, x: Array) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def solve_in_place(A: Array, n: int) -> bool:
-    """Solve A[:n, :n] x = A[:n, n] with row pivoting; x replaces A[:n, n], and the rest of A is overwritten.
+    """Solve A[:n, :n] x = A[:n, n] with row pivoting; x replaces A[:n, n], and A[:n, :n] is overwritten.
 
     Args:
         A: Matrix and right side, n rows and n + 1 columns or more.

@@ -85,6 +85,8 @@ def _link(kernel: Any, returned: Callable[..., Any] | None) -> Any:
 def address(kernel: Any, returned: Any, *like: Any) -> Any:
     """Return the address of a compiled function for arguments of the types of `like`; compile it if necessary.
 
+    While Numba's JIT is off, return the function itself.
+
     Args:
         kernel: A compiled function at the top level of a module, so that it persists.
         returned: The Numba type that the kernel must return.
@@ -102,7 +104,7 @@ def address(kernel: Any, returned: Any, *like: Any) -> Any:
 
 
 def type_returned(kernel: Any, *like: Any) -> Any:
-    """Return the Numba type that a compiled function returns for these arguments or types."""
+    """Return the Numba type that a compiled function returns for these arguments or types; None without the JIT."""
     return None if config.DISABLE_JIT else _compiled(kernel, _types_of(like)).signature.return_type
 
 

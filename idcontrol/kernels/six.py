@@ -21,7 +21,7 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array
 
 SIX: Final = 6
-"""Numbers in a row: the velocities of a rigid body."""
+"""Numbers in a row, as many as a rigid body has velocities."""
 
 _NUMBER, _INDEX, _LANE = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
 _ROW = ir.VectorType(_NUMBER, SIX)
@@ -163,7 +163,10 @@ def subtract_product(P: Array, Q: Array, A: Array) -> None:
 
 @_vectors(_add_product)
 def add_product(P: Array, G: tuple[float, float, float, float, float, float], Q: Array, A: Array) -> None:
-    """Compute ``A += Pᵀ G Q``: P and Q have shape (3, 6), A (6, 6); G is the upper triangle by rows, symmetric."""
+    """Compute ``A += Pᵀ G Q``: P and Q have shape (3, 6), A (6, 6).
+
+    G is symmetric, shape (3, 3); the six numbers are its upper triangle by rows.
+    """
     A += P.T @ (np.array(G)[np.array(_SYMMETRIC)] @ Q)
 
 

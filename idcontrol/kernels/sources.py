@@ -47,7 +47,7 @@ def _read(file: Path) -> tuple[str, tuple[Path, ...]]:
 
 
 def _files(module: str, names: str) -> Iterator[Path]:
-    """Return the file of a module; if the module is a folder, also the files of the `names` that are modules in it."""
+    """Yield the file of a module; if the module is a folder, also the files of the `names` that are modules in it."""
     parts = module.split(".")[1:]
     # in a clone without symbolic links, planners/ and robots/ are beside the package, not in it
     root = ROOT if not parts or (ROOT / parts[0]).is_dir() or (ROOT / f"{parts[0]}.py").is_file() else ROOT.parent

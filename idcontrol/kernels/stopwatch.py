@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 
 class _Stopped(threading.local):
-    """Time for which the clocks of a thread have paused [s]: wall-clock time and processor time."""
+    """Wall-clock time and processor time for which a thread's clocks have paused [s], and the number of open pauses."""
 
     def __init__(self) -> None:
         self.wall_s = self.processor_s = 0.0
