@@ -1,14 +1,14 @@
 """Whole-body tasks: targets for frames, the centre of mass, the angular momentum and contact forces of a robot.
 
-A task has gains, a weight, and a reference. `set` changes the reference at any time::
+Tasks on motion have gains, weights, and a reference that `set` changes at any time::
 
     com, torso = idc.tasks.CoM(kp=100), idc.tasks.Frame("torso_2_link", "orientation", kp=100)
     controller = idc.controllers.make("id-coulomb-qp", robot, mu=0.6, tasks=[com, torso, idc.tasks.Posture(kp=30)])
     com.set(position, velocity, acceleration)
 
 Weights balance tasks against each other; a strict task is met exactly if contacts and limits allow it. The joints also
-follow the reference of the controller's call, with the gains and the weight of `Posture` (its defaults if the list has
-none). `Force` never changes the motion: it selects among the forces that cause the same motion.
+follow the reference of the controller's call, with the gains and the weight of `Posture` (its defaults if the list
+has no `Posture`). `Force` never changes the motion: it selects among the forces that cause the same motion.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class _Rows:
         return None, state[1] | {"_rooms": []}
 
     def _write(self, field: str, values: Array, part: Any = Ellipsis) -> None:
-        """Write gains, weights or a reference into the task's arrays and the arrays of all controllers."""
+        """Write gains, weights or a reference into the arrays of the task and of all controllers with this task."""
         for targets, at in ((self._own, 0), *self._rooms):
             getattr(targets, field)[at, part] = values
 
@@ -258,6 +258,8 @@ class CoM(_Rows):
     ) -> None:
         """Change the reference: position [m], velocity [m/s] and acceleration [m/s²], shape (3,), world frame.
 
+        None stands for zero.
+
         Raises:
             InputError: A number is invalid, or a shape is wrong.
         """
@@ -276,7 +278,7 @@ class Momentum(_Rows):
         self._own.kind[0] = rows.CENTROID
 
     def set(self, momentum: npt.ArrayLike, rate: npt.ArrayLike | None = None) -> None:
-        """Change the reference: momentum [N m s] and its rate [N m], shape (3,), world axes.
+        """Change the reference: momentum [N m s] and its rate [N m] (None for zero), shape (3,), world axes.
 
         Raises:
             InputError: A number is invalid, or a shape is wrong.
@@ -358,7 +360,7 @@ def gather(tasks: Sequence[Task], system: System, q: Array) -> tuple[Targets, Ar
     Args:
         tasks: The tasks; `Force` tasks are ignored, see `gather_forces`.
         system: The robot.
-        q: Configuration in which the poses of task frames are their initial references, shape (nq,).
+        q: Configuration that defines the initial references of frames and of the centre of mass, shape (nq,).
 
     Returns:
         The targets of all motion tasks, and the weights of the joints' reference, shape (a,).

@@ -4,9 +4,10 @@ r"""The motion that whole-body tasks demand, subject to the standing contacts an
     subject to  J a = d,   A_i a = y_i                                 contacts in stance; strict task rows
                 Nᵀ(M_b a + c_b) = 0,   J_b N = 0                       momenta that no contact force can change
 
-J are the rows of the contacts; J_b are the columns of J, and M_b the rows of M, of the unactuated velocities. The
-columns of N span the momenta of the base that contacts cannot change: none on a sole, one on two point feet, six in
-flight. With these rows the demanded base motion equals the base motion of the subsequent inverse dynamics.
+a are the accelerations, ã_j the reference of joint j. J are the rows of the contacts, d their required accelerations;
+J_b are the columns of J, and M_b the rows of M, of the unactuated velocities. The columns of N span the momenta of the
+base that contacts cannot change: none on a sole, one on two point feet, six in flight. With the last line of the
+program, the demanded base motion equals the base motion of the subsequent inverse dynamics.
 
 Slacks ``s = √w (y - A a)`` turn the weighted rows into equations, so one reduction treats all rows. The unactuated
 velocities have no cost, and the rows of contacts and balance determine them: they are eliminated from all other rows.

@@ -4,9 +4,9 @@ r"""The motion that tasks demand within friction cones and motor limits: a stric
     subject to  J a = d,   A_i a = y_i (strict rows),   M_b a + c_b = J_bᵀ F
                 F in the friction pyramids,   a within bounds,   M_q a + c_q - J_qᵀ F = τ within bounds
 
-f is the weight of the robot. This is the program of `idcontrol.tasks.demand`, which defines the other symbols, with the
-contact forces F as further unknowns. Equations are eliminated first: with x = (a, F / f), all their solutions are
-``x = x₀ + Bᵀz``.
+f is the weight of the robot; the index q selects the joints, as b selects the unactuated velocities. This is the
+program of `idcontrol.tasks.demand`, which defines the other symbols, with the contact forces F as further unknowns.
+Equations are eliminated first: with x = (a, F / f), all their solutions are ``x = x₀ + Bᵀz``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Rows(NamedTuple):
 
     Attributes:
         A: Rows of the tasks, shape (p, m).
-        y: Constants of the rows, shape (p,) [m/s², rad/s²].
+        y: Constants of the rows, shape (p,) [m/s², rad/s², or N m for angular momentum].
         weight: Weights of the rows, shape (p,); inf makes a row strict.
         joints: Accelerations of the joints' reference, shape (a,) [rad/s²].
         joint_weight: Weights of the joints' reference, positive, shape (a,).
@@ -166,7 +166,8 @@ def bounded_demand(dynamics: Dynamics, rows: Rows, unit: float, arena: Arena = H
 
     Returns:
         True if the program is solved, False if contacts and limits allow no motion; and x = (a, F / unit), the
-            accelerations [m/s², rad/s²] and the forces relative to the weight, shape (m + 3 n,).
+            accelerations [m/s², rad/s²] and the forces relative to the weight, shape (m + 3 n,). If the program is not
+            solved, x satisfies only the equations.
     """
     (r, m), a, p = dynamics.J.shape, rows.joints.shape[0], rows.y.shape[0]
     u, wide = m - a, m + r

@@ -1,9 +1,9 @@
 r"""Rows of whole-body tasks: linear equations for the accelerations a with which tasks follow their references.
 
-    A a = y,     y = ÿ_ref + kp e + kd (ẏ_ref - ẏ) - Ȧ v
+    A a = y,     y = s̈_ref + kp e + kd (ṡ_ref - ṡ) - Ȧ v
 
-in which y without dots are constants, e is the position error of the task, ẏ its velocity, and ẏ_ref and ÿ_ref are its
-reference velocity and acceleration. As in a control step, ``a = (v⁺ - v) / h``: the axes of a base's linear velocity
+in which e is the position error of the task, ṡ its velocity, and ṡ_ref and s̈_ref are its reference velocity and
+acceleration. As in a control step, ``a = (v⁺ - v) / h``: the axes of a base's linear velocity
 are fixed within the step, and the drift ``Ȧ v`` refers to these axes (`idcontrol.dynamics.system`). The rows follow
 from the multibody terms of the step:
 

@@ -80,10 +80,10 @@ class _Placed(NamedTuple):
     """The frame of a task in the world, and derivatives by q.
 
     Attributes:
-        moves: True if a velocity moves the frame, shape (m,).
+        moves: True for each velocity that moves the frame, shape (m,).
         p: Position, shape (3,) [m].
         R: Axes (columns), shape (3, 3).
-        columns: Jacobian of the body that carries the frame, shape (6, m).
+        columns: Jacobian of the body that carries the frame, at the world's origin, shape (6, m).
         point: Derivative of p, shape (3, m).
         turns: Derivative of the orientation, shape (3, m).
     """
@@ -110,7 +110,7 @@ def _placed(bound: Bound, i: int) -> _Placed:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _changed(column: Array, moves: Booleans, x: Array, out: Array) -> None:
-    """Add the derivative by q of ``J x`` to `out` (6, m); column has the derivatives of the columns, (6, m, m)."""
+    """Add the derivative by q of ``J x`` to `out` (6, m); `column` has the derivatives of J's columns, (6, m, m)."""
     for y in range(6):
         for k in range(x.shape[0]):
             if moves[k]:
@@ -119,7 +119,7 @@ def _changed(column: Array, moves: Booleans, x: Array, out: Array) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _frame_miss(bound: Bound, i: int) -> tuple[Array, Array]:
-    """Return the derivatives of the misses of a frame task (`rows._frame`), shapes (6, m)."""
+    """Return the derivatives of ``y - A a`` of the frame task i by q and by v, shapes (6, m)."""
     body, (moves, p, R, columns, point, turns) = bound.borrowed, _placed(bound, i)
     at, targets, motion = body.at, body.targets, body.motion
     joint, m, still = targets.joint[i], body.v.shape[0], np.zeros_like(point)
@@ -158,7 +158,10 @@ def _frame_miss(bound: Bound, i: int) -> tuple[Array, Array]:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _turned(R: Array, slope: Array, x: Array, turns: Array) -> Array:
-    """Return the derivative (6, m) of ``Rᵀ x`` for both halves of x (6,), from the derivative `slope` (6, m) of x."""
+    """Return the derivative (6, m) of ``Rᵀ x`` for both halves of x (6,).
+
+    It follows from the derivatives `slope` (6, m) of x, and `turns` (3, m) of the orientation R.
+    """
     out, R_T = slope.copy(), np.ascontiguousarray(R.T)
     out[:3] = R_T @ (slope[:3] + skew(x[:3]) @ turns)
     out[3:] = R_T @ (slope[3:] + skew(x[3:]) @ turns)
@@ -167,7 +170,7 @@ def _turned(R: Array, slope: Array, x: Array, turns: Array) -> Array:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _frame_transposed(bound: Bound, i: int, s: Array) -> Array:
-    """Return the derivative of ``Aᵀ s`` of a frame task, shape (m, m)."""
+    """Return the derivative by q of ``Aᵀ s`` of a frame task, shape (m, m)."""
     body, (moves, p, R, _, point, turns) = bound.borrowed, _placed(bound, i)
     m, column = body.v.shape[0], body.motion.column_q
     pull, turn, out = s[:3].copy(), s[3:].copy(), np.zeros((m, m))
@@ -225,7 +228,7 @@ def _centred(bound: Bound, i: int) -> _Centred:
 def _about(at: _Centred, x: Array, slope: Array, turns: bool) -> Array:
     """Return the derivative of ``R x_linear / mass`` and ``R x_angular - r × R x_linear``, shape (6, m).
 
-    Both are in the rows of the pendulum.
+    Both together are multiplied by `_Centred.mix`.
 
     Args:
         at: The centre of mass.
@@ -244,7 +247,7 @@ def _about(at: _Centred, x: Array, slope: Array, turns: bool) -> Array:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _centroid_miss(bound: Bound, i: int) -> tuple[Array, Array]:
-    """Return the derivatives by q and v of the misses of a task on centre of mass and momentum, shapes (6, m)."""
+    """Return the derivatives by q and v of ``y - A a`` of a task on centre of mass and momentum, shapes (6, m)."""
     body, at, targets = bound.borrowed, _centred(bound, i), bound.borrowed.targets
     acceleration_q = _about(at, body.force, body.force_q, True)
     acceleration_v = _about(at, body.force, body.force_v, False)
@@ -258,7 +261,7 @@ def _centroid_miss(bound: Bound, i: int) -> tuple[Array, Array]:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _centroid_transposed(bound: Bound, i: int, s: Array) -> Array:
-    """Return the derivative of ``Aᵀ s`` of a task on centre of mass and angular momentum, shape (m, m)."""
+    """Return the derivative by q of ``Aᵀ s`` of a task on centre of mass and angular momentum, shape (m, m)."""
     body, at = bound.borrowed, _centred(bound, i)
     m, R_T = body.v.shape[0], np.ascontiguousarray(at.R.T)
     s = np.ascontiguousarray(at.mix.T) @ s
