@@ -118,13 +118,13 @@ PEERS: Final = {"tsid": "idcontrol.adapters.tsid_controller:Tsid"}
 def factory(name: str) -> Factory:
     """Return the function that makes a controller from a setup.
 
-    `name` is a key of `PEERS` or a name for `Registry.factory`.
+    `name` is a key of `PEERS` or a name for `Registry.factory`, which also defines the errors.
     """
     return REGISTRY.factory(PEERS.get(name, name))
 
 
 def contact_law(name: str) -> ContactLaw:
-    """Return the contact law of a controller; `name` as for `factory`."""
+    """Return the contact law of a controller; `name` and errors are as for `factory`."""
     return REGISTRY.contact_law(PEERS.get(name, name))
 
 
@@ -183,7 +183,7 @@ def build(name: str, setup: Setup) -> Controller:
     """Build the controller called `name` from all its parts.
 
     Raises:
-        UnknownName: The controller does not exist.
+        UnknownName: The controller, or the frame of a task, does not exist.
         InputError: The place `name` has no controller, the controller cannot be built, tasks are passed to a controller
             that takes none, or `drive_gains` are combined with tasks.
     """

@@ -53,7 +53,7 @@ def nearing(at: Value, end: Value, h: float) -> Value:
 
 
 def overcoming(actuators: Actuators, v_des: Array) -> Array:
-    """Return torques that overcome the friction of joints with the desired velocity `v_des`, shape (a,) [rad/s].
+    """Return torques [N m] that overcome the friction of joints with the desired velocity `v_des` [rad/s], shapes (a,).
 
     Dry friction takes its sign from the desired velocity.
     """

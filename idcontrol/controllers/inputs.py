@@ -151,7 +151,7 @@ Call = TypeVar("Call", bound=Callable[..., Command])
 
 
 def alone(call: Call) -> Call:
-    """Wrap the call of a controller: return `Status.FAILED` while another thread uses the same system.
+    """Wrap the call of a controller: while another thread uses the same system, the status is `Status.FAILED`.
 
     Controllers write into the arrays of their system, so each thread needs its own controller (`copy.deepcopy`).
     """

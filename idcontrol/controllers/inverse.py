@@ -85,7 +85,7 @@ from idcontrol.tasks.rows import Placement
 from idcontrol.types import Array, Command, ContactForces, Integers, Reference, State, Status
 
 FEET = 16
-"""Least number of contact forces for which the result has room initially."""
+"""The result initially has room for at least this number of contact forces."""
 
 
 class InverseDynamics:
@@ -209,7 +209,8 @@ class InverseDynamics:
     def __call__(self, state: State, reference: Reference) -> Command:
         """Return torques for the period that begins at `state.t`.
 
-        The status is `Status.FAILED` if state, reference or contacts are unusable, or two threads use the system.
+        The status is `Status.FAILED` if state, reference or contacts are unusable, the detector or the step raises an
+        error, or two threads use the system.
         """
         fault = self._intake.take(state, reference)
         if fault:

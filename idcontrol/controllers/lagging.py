@@ -68,7 +68,7 @@ def _stops(u: int, b: Array, bounds: Bounds, impulse: Array, arena: Arena) -> _S
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _rows(w: Whitened, target: Array, n: int, stops: int, arena: Arena) -> tuple[Array, Array]:
-    """Return the rows [N; S; T] of n contacts, then of this number of stops, and their targets."""
+    """Return rows [N; S; T] and targets of n contacts, followed by zeros for this number of stops."""
     rows = n + stops
     J, surface = matrix(arena, 3 * rows, w.M.shape[0]), zeros(arena, 3 * rows)
     J[:, :] = 0.0

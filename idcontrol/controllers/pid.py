@@ -45,7 +45,10 @@ class Pid:
 
     @alone
     def __call__(self, state: State, reference: Reference) -> Command:
-        """Return torques for the period that begins at `state.t`."""
+        """Return torques for the period that begins at `state.t`.
+
+        The status is `Status.FAILED` if state or reference is unusable, or two threads use the system.
+        """
         fault = self._intake.take(state, reference)
         if fault:
             return failed(self._system, fault)
@@ -82,7 +85,11 @@ class Beside:
         self._controller.reset()
 
     def __call__(self, state: State, reference: Reference) -> Command:
-        """Return torques for the period that begins at `state.t`; do not add feedback if the controller has failed."""
+        """Return torques for the period that begins at `state.t`; do not add feedback if the controller has failed.
+
+        Raises:
+            InputError: The answer of the controller is not a valid command (`check_command`).
+        """
         command, system = self._controller(state, reference), self._system
         check_command(command, self._controller, state, system.n_actuated)
         if command.status is Status.FAILED:

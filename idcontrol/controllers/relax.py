@@ -38,7 +38,8 @@ from idcontrol.models.whitened import whiten
 from idcontrol.types import Array, Status
 
 SERVO_COMPLIANCE: Final = 1e-4
-"""ε of soft tracking (math.md, section 12.3): joints follow a feasible demand to 1e-4."""
+"""ε of soft tracking (math.md, section 12.3): joint j misses its demanded velocity by ε hτ_j / M_jj, M the inertia.
+"""
 
 
 def solve(

@@ -53,8 +53,8 @@ from idcontrol.solvers.enumerate import NearestProblem, gap, nearest_kernel, tic
 from idcontrol.types import Array, Booleans
 
 STICKING_RANK: Final = 1e-2
-"""Relative length below which `stick` ignores a direction of ρ. Without this threshold, forces of kilonewtons could
-brace feet that are almost in one plane (math.md, section 4.2)."""
+"""Relative length below which `stick` ignores a direction of the whitened contact rows. Without this threshold, forces
+of kilonewtons could brace feet that are almost in one plane (math.md, section 4.2)."""
 
 CONSISTENT: Final = 1e-11
 """Largest violation of the contact rows, relative to their constants, that counts as rounding."""
@@ -77,7 +77,7 @@ deviate by 5e-2 rad with the defaults, and by 2e-3 rad with these parameters."""
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _sticking_motion(p: AssembledStep, x: Array, arena: Arena) -> float:
-    """Write the shortest x with ρx + c = 0; return the residual relative to c.
+    """Write the shortest x with ρx + c = 0; return the residual relative to c, inf if it is not finite.
 
     If the residual is within rounding, no contact slips or opens with this x.
     """
@@ -183,7 +183,7 @@ def unload(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
     """Add internal forces (`p.held`), approach force targets, and unload feet close to lift-off or touchdown.
 
     The motion is unchanged. Motors are kept within their bounds if possible, and the torque stays close to the torque
-    of `answer`.
+    of `answer` plus `p.held`.
     """
     shares = p.held.any() or p.cones.weight.any() or p.cones.targets.constant.shape[0] > 0
     if f.shape[0] == 0 or not (shares or not within(p.bounds, answer.impulse)):
@@ -338,7 +338,7 @@ def _answer(p: AssembledStep, f: Array, solved: bool, residual: float, arena: Ar
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _staying(p: AssembledStep, f: Array, arena: Arena) -> Booleans:
-    """Return the contacts that stay closed under impulses f (3 n,), shape (n,)."""
+    """Return True for each contact that stays closed under impulses f (3 n,), shape (n,)."""
     n, k = p.cones.mu.shape[0], p.w.rho.shape[1]
     x, stay = zeros(arena, k), flags(arena, n)
     for r in range(f.shape[0]):
@@ -563,7 +563,10 @@ def _constant(module: str, name: str) -> object:
 
 
 def as_printed(scheme: Scheme) -> Scheme:
-    """Return the scheme with the objective of stage I that Zapolsky & Drumwright 2017 print, or the scheme itself."""
+    """Return the scheme with the objective of stage I that Zapolsky & Drumwright 2017 print.
+
+    If this objective does not differ, return the scheme itself.
+    """
     if scheme.printed is None:
         return scheme
     return replace(scheme, solve=None, model=scheme.printed)

@@ -62,7 +62,10 @@ class SensedForces:
 
     @alone
     def __call__(self, state: State, reference: Reference) -> Command:
-        """Return torques for the period that begins at `state.t`."""
+        """Return torques for the period that begins at `state.t`.
+
+        The status is `Status.FAILED` if state or reference is unusable, or two threads use the system.
+        """
         system, u = self._system, self._system.n_unactuated
         fault = self._intake.take(state, reference)
         if fault:

@@ -45,7 +45,7 @@ LANDED_PERIODS: Final = 50
 """Number of control periods at rest after which a lifted corner stands."""
 
 HOVER_M: Final = 1e-3
-"""With a gap above this, a foot planned to stand is a contact only while it is slower than `RESTING_M_S` [m]."""
+"""Gap [m] above which a foot that is planned to stand is a contact only while it is slower than `RESTING_M_S`."""
 
 RESTING_M_S: Final = 0.2
 """Speed above which a foot that seems above the ground (`HOVER_M`) is no contact [m/s]. Sensors with a constant error

@@ -163,7 +163,7 @@ class Result(NamedTuple):
 
     Attributes:
         tau: Torques, shape (a,) [N m]. At the start of a step: the torques of the last step, NaN before the first.
-        identity: Identities of the n contacts, in the first n entries.
+        identity: Identities of contacts, shape (most,). Here and below, the first n entries belong to the n contacts.
         force: Predicted forces in world axes, shape (most, 3) [N].
         normal: Contact normals in world axes, shape (most, 3).
     """
@@ -309,8 +309,8 @@ class AssembledStep(NamedTuple):
         active: Bit set of each contact's active rows, in and out, shape (n,).
         last: Motor impulses of the last step, shape (a,) [N m s]; zero if there was none.
         held: Motor impulses that joint errors demand in addition to the motion, shape (a,) [N m s] (`holding`). Stage
-            II approaches these impulses; other schemes but id-coulomb-qp-raw add them to their solution
-            (`schemes.unload`).
+            II approaches these impulses; schemes without a stage II, except id-coulomb-qp-raw, add them to their
+            solution (`schemes.unload`).
         bounds: Bounds of the motor impulses.
         h: Control period [s].
         sticks: True if b is consistent with sticking contacts, so the sticking motion is tried first.
@@ -426,8 +426,8 @@ def problem_of(step: AssembledStep, candidates: Contacts | None = None) -> StepP
 
     Args:
         step: The step.
-        candidates: Contacts indexed by `AssembledStep.which`, with all fields of a detector. None for the contacts of
-            the step; their points are zeros.
+        candidates: Contacts indexed by `AssembledStep.which`, as from a detector. None for the contacts of the step;
+            their points are zeros.
     """
     n = step.which.size
     candidates = (
@@ -459,7 +459,10 @@ def usable(contacts: ContactArrays, feet: int, m: int) -> bool:
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def joint_error(terms: MachineTerms, inputs: Inputs, j: int) -> tuple[float, float]:
-    """Return the angle of joint j and its distance to the reference [rad], for continuous joints the shorter way."""
+    """Return the position of joint j and its error, reference minus position [rad or m].
+
+    For continuous joints the error is the shorter way.
+    """
     q, at, goal = inputs.q, terms.joint_q[j], inputs.joint_q[j]
     if terms.joint_circle[j]:  # stored as cosine and sine
         angle = np.arctan2(q[at + 1], q[at])
@@ -554,8 +557,8 @@ def holding(machine: Machine, contacts: ContactArrays, rho: Array, arena: Arena)
 
     Args:
         machine: Gains, and the reference of the joints.
-        contacts: The n feet in contact.
-        rho: Whitened rows of their contacts if all joints are prescribed, shape (3 n, u).
+        contacts: The n contacts in stance.
+        rho: Whitened rows of these contacts if all joints are prescribed, shape (3 n, u).
         arena: Arena for all arrays.
     """
     # velocity errors are omitted: their noise, divided by h, would become torque

@@ -45,7 +45,7 @@ class TaskTerms(NamedTuple):
         targets: References and gains; empty if the joints' reference is the only demand.
         placement: Placement of the robot's bodies.
         joint_weight: Weights of the joints' reference, shape (a,).
-        certificate: Address of the compiled `schemes.certify`, which tries whether all contacts can stick with motors
+        certificate: Address of the compiled `schemes.certify`, which tests if all contacts can stick with motors
             within their bounds.
         outcome: `FREE`, `BOUNDED` or `INFEASIBLE`, shape (1,).
         forces: Targets of contact forces.
@@ -97,7 +97,7 @@ class Limits(NamedTuple):
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def _rows(tasks: TaskTerms, M: Array, bias: Array, wish: Wish, arena: Arena) -> tuple[Rows, Array]:
-    """Compute rows of tasks and the accelerations of the contacts, shape (3 n,)."""
+    """Compute the rows of tasks, and the required accelerations of the contact rows, shape (3 n,)."""
     a, r, h = wish.b.shape[0], wish.target.shape[0], wish.h
     u = M.shape[0] - a
     A, y, weight = task_rows(M, bias, wish.v, tasks.placement, tasks.targets, arena)

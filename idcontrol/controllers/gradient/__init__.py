@@ -51,7 +51,8 @@ __all__ = ["Active", "Linearization", "Margin", "Place", "Solved", "Taken", "lin
 JOINTS: Final = ("free", "bound", "released")
 """Names of the states of joints in `Slopes.joints`."""
 TOGETHER: Final = [k for k, name in enumerate((*BY, "friction of all contacts")) if name != "mu"]
-"""Errors of equations that must be small; forces may jump with the friction of one contact (`Linearization.error`)."""
+"""Indices of the errors of equations that must be small. Forces may jump with the friction of a single contact, so its
+error is not among them (`Linearization.error`)."""
 NONE: Final = np.zeros((0, 0))
 
 
@@ -93,7 +94,10 @@ class Taken(NamedTuple):
 
 
 def linearized(scheme: Scheme, at: Place, step: Taken) -> Linearization:
-    """Return the derivative of a control step of a scheme for the robot `at`, updated at the inputs of the step."""
+    """Return the derivative of a control step of a scheme for the robot `at`, updated at the inputs of the step.
+
+    If the step has no derivative, `Linearization.reason` is not empty, and the slopes may be zeros.
+    """
     if step.solved.ending not in (SOLVED, COARSE, SLIPS):
         return _unknown(at, step, "tracking or exactness was relaxed")
     try:

@@ -64,7 +64,7 @@ class Slopes(NamedTuple):
         task: Derivative of the misses of the tasks, shape (p, P).
         kinds: Roles of the contacts (`motion.ROLES`), shape (n,).
         joints: 0 for a tracked joint, 1 for a tracked joint at a bound, 2 for a released joint, shape (a,).
-        distances: Distances of impulses [N s], speeds [m/s] and motor impulses [N m s] to the next change.
+        distances: Distances of impulses [N s], speeds [m/s] and motor impulses [N m s] to the next change, shape (3,).
         moved: Errors of the equations of the motion (`equations.errors`).
         error: Errors of all equations.
         finite: True if all derivatives are finite.

@@ -50,9 +50,9 @@ class Chosen(NamedTuple):
 
 
 COMPLIANT: Final = ("one-stage", "constraint", "sap")
-"""Schemes with compliant contacts."""
+"""Names (`Scheme.name`) of schemes with compliant contacts."""
 RIGID: Final = Yielding(np.zeros(0), np.zeros((0, 0)))
-"""Stands for no compliance of any number of contacts."""
+"""No compliance, for any number of contacts."""
 
 
 def is_direct(scheme: Scheme) -> bool:

@@ -206,7 +206,7 @@ def momentum(bound: Bound, visited: Bound, force: Force) -> Array:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def bias_without_load(pull: Array, load: Array) -> Array:
-    """Return the linear rows of the base in the bias `pull` before the load was added, shape (3,) [N]."""
+    """Return the base's linear rows of the bias, `pull` (3,) [N], as they were before the load was included."""
     # pull = p - (1 - k |p|) load, solved for |p| by iteration: k |p| changes p by a few percent
     size, weight = float(np.linalg.norm(load)), float(np.linalg.norm(pull + load))
     for _ in range(60):

@@ -161,8 +161,8 @@ def _staircase(A: Array, right: Array, small: float) -> tuple[Array, Integers]:
     """Turn rows such that A becomes an upper triangle R of independent rows; return R and the order of its columns.
 
     The same turns are applied to the rows of `right`, and the columns of A are exchanged such that ``R = A[:, order]``.
-    A row of R is left out if its column, after the columns before, is at most `small` long (QR with column pivoting;
-    Golub & Van Loan 2013, section 5.4.2). A is overwritten.
+    A row of R is left out if its column, less the parts along earlier columns, is at most `small` long (QR with column
+    pivoting; Golub & Van Loan 2013, section 5.4.2). A is overwritten.
     """
     rows, count = A.shape
     order, rank = np.arange(count), 0

@@ -35,7 +35,7 @@ AT_BOUND: Final = 1e-8
 
 @njit(cache=True, error_model="numpy")
 def used_edges(cone: int) -> Booleans:
-    """Return True for each edge of a cone (`idcontrol.models.reduced`), shape (4,)."""
+    """Return True for each edge in the bit set `cone` (`idcontrol.models.reduced`), shape (4,)."""
     return np.array([cone >> k & 1 == 1 for k in range(4)])
 
 
@@ -170,7 +170,7 @@ class Optimum(NamedTuple):
 
     Attributes:
         faces: The faces that contain the impulses; their directions are B.
-        bounded: Tracked joints whose motor is at a bound.
+        bounded: Indices of the tracked joints that a motor bound holds: their multiplier has the sign of the bound.
         above: True for joints at the upper bound, shape (p,).
         keeps: Indices of the velocities whose momentum balance constrains the impulses: unknown velocities, and
             velocities of motors at a bound, shape (k,).
@@ -344,8 +344,8 @@ def share(terms: Terms, goal: Goal, v_plus: Array, p: Array) -> Shared:
 def smallest_multiplier(J: Array, cone: Integers, mu: Array, at: Optimum) -> float:
     """Return the smallest multiplier of the active limits of the cones, relative to the largest term of the gradient.
 
-    If the multipliers are not unique, the multipliers with the largest minimum are taken. The result is inf without an
-    active limit.
+    If the multipliers are not unique, the multipliers with the largest minimum are taken. The result is inf if no limit
+    is active, or if the minimum can be arbitrarily large.
     """
     n, limits, B = cone.size, [], at.faces.B
     for i in range(n):

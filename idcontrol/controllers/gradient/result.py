@@ -133,9 +133,10 @@ class Linearization:
     ) -> dict[str, Array]:
         """Return the gradient of a scalar with respect to each parameter, by name.
 
-        The arguments are the gradients of the scalar with respect to the outputs.
+        The arguments are the gradients of the scalar with respect to the outputs; None for zero.
 
         Raises:
+            UnknownName: A gradient belongs to an output without a derivative, as `q_next` of a controller.
             InputError: A gradient does not have the shape of its output.
         """
         gradient = np.zeros(self.slopes["v_next"].shape[1])

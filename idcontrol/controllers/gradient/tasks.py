@@ -31,7 +31,7 @@ from idcontrol.tasks.sensitivity import Body, miss_slopes, transposed_slope
 from idcontrol.types import Array, Booleans, Integers
 
 AT_LIMIT: Final = 1e-7
-"""Distance from a limit up to which it is active, relative to the largest number of its kind."""
+"""Distance up to which a limit is active, relative to the limit, or for friction to the largest contact force."""
 
 
 class Wanted(NamedTuple):
