@@ -136,9 +136,10 @@ class AccelerationSolution:
 
 
 def whitened(problem: AccelerationProblem) -> tuple[Whitened, Held]:
-    """Return the problem in whitened form, ``J v̇ + J̇ v = c + ρ ρᵀ f``, and the rows without rigid bilateral rows.
+    """Return the problem in whitened form, ``J v̇ + J̇ v = c + ρ ρᵀ f``, and its rows without rigid bilateral rows.
 
-    Here c are the constants, and f the contact forces, as in `idcontrol.models.whitened`.
+    The rigid bilateral rows are eliminated (`whitened.hold`). Here c are the constants, and f the contact forces, as in
+    `idcontrol.models.whitened`.
     """
     contacts = replace(problem.contacts, gap=np.zeros(len(problem.contacts)), surface_velocity=-problem.drift)
     w = whiten(

@@ -4,8 +4,8 @@ r"""Coulomb friction as a linear complementarity problem (math.md, section 5).
     ⎢ FΓNᵀ   FΓFᵀ   E ⎥ ⎢f_F⎥ + ⎢ F v°       ⎥ = ⎢w_F⎥ ,   0 ≤ z ⊥ w ≥ 0
     ⎣ diag μ  -Eᵀ   0 ⎦ ⎣ λ ⎦   ⎣ 0          ⎦   ⎣w_λ⎦
 
-with F = [S; -S; T; -T], v° the velocity at zero contact impulse, λ the slip speed of each contact, E its repetition for
-the four edges, and Γ the response of the velocities to impulses, M⁻¹ in forward mode
+with F = [S; -S; T; -T], v° the velocity at zero contact impulse, λ the slip speed of each contact, which E repeats for
+its four edges, and Γ the response of the velocities to impulses, M⁻¹ in forward mode
 (`idcontrol.models.friction_lcp`). The friction pyramid is the inscribed diamond |f_S| + |f_T| ≤ μ f_N: its friction
 coefficient is μ along the two tangents, and μ/√2 midway between them. Contacts with μ = 0 have no tangential unknowns.
 Contacts with μ = inf do not slip while they have a normal impulse: `idcontrol.models.sticking` determines which of them
@@ -137,8 +137,8 @@ def _worn(problem: Unbalanced, f: Array, arena: Arena) -> Unbalanced:  # pragma:
     """Return the problem with larger rounding bounds, which permit the impulses f of the last vertex a small violation.
 
     The permitted violation of a row is `KEPT` times the sum of the magnitudes of its velocity changes by the impulses.
-    This sum counts only up to the fastest speed that the contacts stop: large impulses that cancel would permit any
-    violation.
+    This sum counts only up to the fastest speed that the contacts stop: large impulses that cancel would otherwise
+    permit any violation.
     """
     n, fastest, roundoff = problem.mu.shape[0], 0.0, vector(arena, f.shape[0])
     for row in range(f.shape[0]):
@@ -317,7 +317,7 @@ def continued_lcp_kernel(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Outcome of the LCP; `note` as in `StepSolution`."""
+    """Outcome of a solver; fields are as in `StepSolution`, but `status` is a number of `idcontrol.solvers.status`."""
 
     status: int
     iterations: int
@@ -396,16 +396,16 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     In forward mode with nonnegative gaps a solution exists and Lemke's method finds it. With prescribed joints,
     contacts may prescribe conflicting velocities, or joints may move against friction; a solution may then not exist
     (math.md, section 5.1), or Lemke's method may miss it. Without a solution the status is FALLBACK, the impulses are
-    zero, and the note is `SQUEEZE`, `JAM` or `UNSOLVED`. Solutions of later attempts have the note ``"restarted"``
-    (other covering vector), ``"searched"`` (over contact modes) or ``"regularized"`` (status REPAIRED). A solution that
-    violates the law of some contact by more than the tolerance is also REPAIRED, with the note `INEXACT`. With infinite
-    friction the status is REPAIRED, too, if no consistent set of sticking contacts was found
-    (`idcontrol.models.sticking`).
+    zero, and the note is `SQUEEZE`, `JAM`, `UNSOLVED` or as in `StepSolution.note`. Solutions of later attempts have
+    the note ``"restarted"`` (other covering vector), ``"searched"`` (over contact modes) or ``"regularized"`` (status
+    REPAIRED). A solution that violates the law of some contact by more than the tolerance is also REPAIRED, with the
+    note `INEXACT`. With infinite friction the status is REPAIRED, too, if no consistent set of sticking contacts was
+    found (`idcontrol.models.sticking`).
 
     Args:
         problem: The step.
-        warm: `warm` of the last solution: positive unknowns by contact identity. They are tried first, which keeps the
-            same one of many solutions from step to step. If they fail, Lemke's method starts cold.
+        warm: `warm` of the last solution: positive unknowns by contact identity. They are tried first; of many
+            solutions, this keeps the same solution from step to step. If they fail, Lemke's method starts cold.
 
     Returns:
         The solution, with the residual of the complementarity problem.

@@ -39,8 +39,8 @@ from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE
 from idcontrol.types import Array, Integers
 
 STARTS: Final = 50
-"""Number of starting points of Newton's method: the contact modes of the last step, the modes at zero impulse,
-compliant ground, then random modes. Every second start is `bold` (`_modes`).
+"""Number of starting points of Newton's method with at most `FEW` contacts: the contact modes of the last step, the
+modes at zero impulse, compliant ground, then random modes. Every second start is `bold` (`_modes`).
 """
 FEW: Final = 12
 """Largest number of contacts with which Newton's method starts on compliant ground and from random modes. With more
@@ -67,7 +67,7 @@ CAUTION: Final = 0.03
 `_firming` solves 153 of 160 problems of a box between two fingers; with r = 1, only 99.
 """
 CONTINUED: Final = 400
-"""Largest number of Newton steps in `_firming`: three times the median in these 160 problems."""
+"""Number of Newton steps at which `_firming` gives up: three times the median in the 160 problems of `CAUTION`."""
 PENALTIES: Final = (0.3, 0.1, 1.0, 0.03)
 """Penalties of the alternating directions, relative to a contact's mean mobility; they are tried in this order."""
 ROUNDS: Final = 50
@@ -96,9 +96,9 @@ PRESSED: Final = 10.0
 """Factor by which impulses may exceed the smallest impulses with the same motion. Larger impulses are reduced if the
 cones allow it."""
 PROJECTIONS: Final = 200
-"""Largest number of alternating projections in this reduction."""
+"""Largest number of alternating projections with which `_smallest_within` reduces impulses."""
 NARROW: Final = 0.9
-"""Fraction of the friction coefficient that these projections use."""
+"""Fraction of the friction coefficient that the projections of `_smallest_within` use."""
 IMMOVABLE: Final = 1e-12
 """A contact gets no impulse if its mobility along the normal is below this fraction of its mean mobility."""
 
@@ -118,7 +118,7 @@ class Cones(NamedTuple):
     Attributes:
         G: ρρᵀ, balanced so that each contact's mean diagonal entry is 1, shape (3 n, 3 n).
         c: Velocities at zero impulse, shape (3 n,).
-        mu: Friction coefficients, shape (n,). inf counts as 0, because `sticking` holds the tangents of these contacts.
+        mu: Friction coefficients, shape (n,). inf counts as 0: `idcontrol.models.sticking` holds the tangents.
         size: Balancing factors, shape (n,).
         roundoff: Rounding bound of c, the largest over each contact's axes, shape (n,).
         fastest: Largest magnitude in c, not balanced [m/s].
@@ -311,7 +311,7 @@ def _newton_step(p: Cones, proximal: float, m: Modes, f: Array, arena: Arena) ->
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _solve_large(A: Array) -> bool:  # pragma: no cover - compiled
-    """Solve A as `solve_in_place` does, by LAPACK, which is faster for more than about fifty unknowns."""
+    """Solve A as `solve_in_place` does, by LAPACK, which is faster for more than `LARGE` unknowns."""
     n = A.shape[0]
     try:
         assign(A[:, n], np.linalg.solve(np.ascontiguousarray(A[:, :n]), np.ascontiguousarray(A[:, n])))
@@ -324,7 +324,7 @@ def _solve_large(A: Array) -> bool:  # pragma: no cover - compiled
 def _modes(p: Cones, f: Array, u: Array, bold: bool, m: Modes) -> None:  # pragma: no cover - compiled
     """Write the modes at f and u, for `_newton_step`.
 
-    If friction cannot change the slip, it acts against the slip with its full bound.
+    If friction cannot change the slip, it acts against the slip with its largest magnitude.
 
     For a creeping contact, f - u does not show the direction of slip. If `bold`, the factor r of f - r u gives slip and
     friction the same weight. The bold version solves problems with creeping contacts but fails on others, so both
@@ -864,10 +864,11 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     """Solve one step under Coulomb friction with a circular cone.
 
     In forward mode with nonnegative gaps at least one solution exists. Without a solution the status is FALLBACK and
-    the impulses are zero. The note is ``"squeeze"`` if a proof shows that no velocity keeps the contacts apart,
-    otherwise ``"no solution found"``. Solutions from later attempts, with friction pyramids or more friction, have the
-    note ``"restarted"``. With infinite friction or rigid bilateral rows, the status is REPAIRED if a solution violates
-    the contact law by more than the tolerance (note `INEXACT`), or if no consistent set of sticking contacts was found
+    the impulses are zero. The note is `SQUEEZE` if a proof shows that no velocity keeps the contacts apart,
+    `coulomb.JAM` if it is proved that no set of sticking contacts is consistent, `UNSOLVED`, or as in
+    `StepSolution.note`. Solutions from later attempts, with friction pyramids or more friction, have the note
+    ``"restarted"``. With infinite friction or rigid bilateral rows, the status is REPAIRED if a solution violates the
+    contact law by more than the tolerance (note `INEXACT`), or if no consistent set of sticking contacts was found
     (`idcontrol.models.sticking`).
 
     Args:

@@ -4,11 +4,12 @@ The objective projects the velocity at zero impulse, v°, onto the velocities th
 
     min ½ (v_b - v°_b)ᵀ M_bb (v_b - v°_b)   s.t.   G_e v + φ̃/h ≥ 0,    rows of G_e: N_i ± μ_i S_i, N_i ± μ_i T_i
 
-φ̃ is the gap of the contact that the row belongs to. The multipliers are the edge impulses η ≥ 0, with f_N = Σ η_e and
-f_S = μ (η_+S - η_-S). The number of nonzero multipliers is at most the number of unknown velocities. With finite
-friction v⁺ is unique. The convex approximation has an artefact: a sliding contact lifts off at μ max(|v_S|, |v_T|).
-Contacts with μ = 0 have one row. Contacts with μ = inf do not slip while they are closed (math.md, section 4.1). For a
-fixed set of sticking contacts v⁺ is unique, but more than one set may be consistent.
+The index b selects the unknown velocities; φ̃ is the gap of the contact that the row belongs to. The multipliers are the
+edge impulses η ≥ 0, with f_N = Σ η_e and f_S = μ (η_+S - η_-S). The number of nonzero multipliers is at most the number
+of unknown velocities. With finite friction v⁺ is unique. The convex approximation has an artefact: a sliding contact
+lifts off at μ max(|v_S|, |v_T|). Contacts with μ = 0 have one row. Contacts with μ = inf do not slip while they are
+closed (math.md, section 4.1). For a fixed set of sticking contacts v⁺ is unique, but more than one set may be
+consistent.
 
 Variants: a unique distribution of impulses (`one_stage`), no slip (`no_slip_qp`), and the printed objective
 (`solve_printed`).
@@ -62,8 +63,8 @@ INSIDE: Final = 0.99
 """Share of the friction limit below which an impulse of `one_stage` counts as inside its cone."""
 
 DEPENDENT: Final = 1e-6
-"""A held row of `one_stage` counts as dependent if its remainder is below this fraction of δ. The fraction is small
-because δ makes even equal rows independent.
+"""A held row of `one_stage` counts as dependent if its squared remainder is below this fraction of δ. The fraction is
+small because δ makes even equal rows independent.
 """
 
 MOST_CONTACTS = 1000
@@ -265,9 +266,10 @@ def _faces(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _edge_approach(rho: Array, c: Array, delta: float, mu: Array, f: Array, x: Array) -> float:
-    """Return the largest approach of an edge, relative to its speeds; inf if impulses f are outside their cones.
+    """Return the largest speed at which an edge approaches; inf if impulses f are outside their cones.
 
-    x (k,) is ρᵀf; other arguments are as for `_sharpen`.
+    A speed is relative to the edge's speed at zero impulse plus its change by impulses. x (k,) is ρᵀf; other arguments
+    are as for `_sharpen`.
     """
     n, worst = mu.shape[0], 0.0
     for i in range(n):
@@ -339,7 +341,7 @@ def one_stage_kernel(
 
 
 def held_contacts(problem: StepProblem) -> Booleans:
-    """Return the contacts that may not slip: closed contacts with infinite friction."""
+    """Return True for each contact that may not slip, i.e. is closed and has infinite friction, shape (n,)."""
     return np.isinf(problem.contacts.mu) & (problem.contacts.gap <= CLOSED_GAP)
 
 
@@ -348,9 +350,10 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
 
     A solution exists, forward and inverse, unless the prescribed joint velocities contradict the contacts. Without a
     solution the status is FALLBACK with zero impulses, and the note is `SQUEEZE`, or `JAM` if some velocities keep the
-    contacts apart but none satisfies all edges. The status is REPAIRED if a contact with infinite friction would lift
-    off if it stuck and press if it slipped; it then sticks without normal force (`idcontrol.models.sticking`). The
-    status is also REPAIRED, with the note `INEXACT`, if a contact violates its law by more than the tolerance.
+    contacts apart but none satisfies all edges; other notes name a failure of the solver (`StepSolution.note`). The
+    status is REPAIRED if a contact with infinite friction would lift off if it stuck and press if it slipped; it then
+    sticks without normal force (`idcontrol.models.sticking`). The status is also REPAIRED, with the note `INEXACT`, if
+    a contact violates its law by more than the tolerance.
 
     Args:
         problem: The step.
@@ -428,8 +431,8 @@ def solve_printed(problem: StepProblem, warm: WarmStart | None = None) -> StepSo
 
     In forward mode the objective is the kinetic energy with all listed contacts, so a foot stops in the air shortly
     before touchdown. In inverse mode the objective is the momentum of the base with fixed joints, so resting feet seem
-    to brake a walking base (math.md, section 7.2). Unlike `solve`, this objective is **not** the inverse of a contact
-    model.
+    to brake a walking base (math.md, section 7.2). Unlike the objective of `solve`, this objective does **not**
+    invert a contact model.
 
     Soft bilateral rows enter M and κ as dampers. As their compliance goes to 0, the solution approaches the solution
     with rigid rows only if their target is zero.

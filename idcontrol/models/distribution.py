@@ -8,7 +8,9 @@ Stage II solves
              y_i in the cone of the friction edges e of contact i with w_e = 0
              least ≤ hτ(y) ≤ most                      dropped if no y satisfies it
 
-The weight w_i of a contact is (`RIDGE` + `Cones.weight`) times the mean of diag(LτᵀLτ); w_e is defined below.
+y₁ are the impulses of the contact model; the indices b and q select the unknown and the prescribed velocities. The
+targets are `Cones.targets`. The weight w_i of a contact is (`RIDGE` + `Cones.weight`) times the mean of diag(LτᵀLτ);
+w_e is defined below.
 
 The cone condition is the edge rule: an open contact keeps no edge and therefore no force, a sliding contact keeps the
 one or two edges that oppose its slip, and a sticking contact keeps all four. The complement w_e of an edge follows from

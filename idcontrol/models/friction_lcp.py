@@ -6,8 +6,8 @@ r"""The friction LCP: normal impulses, and tangential impulses within friction p
 
 with Γ the response of the velocities to impulses (M⁻¹ in forward mode) and F = [S; -S; T; -T]. The columns of E sum
 each contact's four edges; λ is the slip speed of a contact. The friction pyramid is the inscribed diamond |f_S| + |f_T|
-≤ μ f_N. Rigid contacts have C = 0 (`idcontrol.models.coulomb`), springs and dampers have C > 0
-(`idcontrol.models.constraint`).
+≤ μ f_N. C_n and C_t are the compliances of the contacts along normals and tangents: zero for rigid contacts
+(`idcontrol.models.coulomb`), positive for springs and dampers (`idcontrol.models.constraint`).
 
 Of the n contacts, t are *frictional*; the others have no tangential unknowns. The unknowns are in the order
 z = (f_N, f_+S, f_-S, f_+T, f_-T, λ); f_N has size n, every other block size t.
@@ -34,14 +34,14 @@ RESTARTS: Final = 12
 one vector in four finds a solution that the first vector missed; with dozens of contacts, one in twenty.
 """
 SPREAD: Final = 1.5
-"""Log-normal spread of the entries of these covering vectors."""
+"""Log-normal spread of the entries of covering vectors in `restarted`."""
 
 REFINEMENTS: Final = 5
 """Limit of linear systems solved to refine an answer; two usually suffice."""
 PROXIMAL: Final = 1e-7
-"""Weight on the change of impulses in these systems, for rows that may be dependent; the diagonal is 1."""
+"""Weight on the change of impulses in the linear systems of `_refined`, for dependent rows; the diagonal is 1."""
 INSIDE: Final = 1.0 - 1e-6
-"""Fraction of the friction pyramid within which a contact sticks in these systems."""
+"""Fraction of the friction pyramid within which a contact counts as sticking in `_refined`."""
 
 MOST_RETRIED: Final = 64
 """Largest number of contacts for restarts and for the search over modes. With more contacts, one run takes a second,

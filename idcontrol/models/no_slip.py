@@ -377,8 +377,8 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     prescribed velocities conflict with the footholds (math.md, section 4.3). The status is also REPAIRED if a contact
     has no consistent state: it would lift off if it stuck, and press if it slipped. It then sticks without normal
     force, or as `sticking.settle` decides. With the note `INEXACT`, REPAIRED means that a contact violates its law by
-    more than the tolerance. FALLBACK, with the note ``"squeeze"`` and zero impulses, means that no impulses can keep
-    the contacts apart.
+    more than the tolerance. FALLBACK has zero impulses; the note ``"squeeze"`` means that no impulses can keep the
+    contacts apart, other notes are as in `sticking.settle` or `StepSolution.note`.
 
     Args:
         problem: The step; forward or inverse. A contact is closed if its gap is at most `CLOSED_GAP`.

@@ -56,13 +56,13 @@ ALL_EDGES: Final = 15
 """A friction cone with the edges +S, -S, +T, -T, in bits 0 to 3."""
 
 FLAT: Final = 1e-9
-"""Slope at the end of a path that counts as zero, relative to the slope at its start."""
+"""Slope at the end of the path of `turn_to_faces` that counts as zero, relative to the slope at the start."""
 
 LEVEL: Final = 0.1
-"""Slope at which a search along the path ends, relative to the slope at its start."""
+"""Slope at which the search along the path of `turn_to_faces` ends, relative to the slope at the start."""
 
 HALVINGS: Final = 20
-"""Largest number of steps of the search along the path."""
+"""Largest number of steps of the search along the path of `turn_to_faces`."""
 
 PRESSES: Final = 16
 """The half space of a pressing contact with unbounded friction."""
@@ -351,7 +351,10 @@ class ManyContacts(NamedTuple):
 
 
 class Multipliers(NamedTuple):
-    """Multipliers of the motion λ (k,) and of the torque z (p,), and ``ρ λ - Tᵀz``, shape (3 n,): w y unprojected."""
+    """Multipliers of the motion λ (k,) and of the torque z (p,), and ``ρ λ - Tᵀz``, shape (3 n,).
+
+    Projected onto the cones, the last vector is w y.
+    """
 
     motion: Array
     torque: Array

@@ -69,8 +69,8 @@ class StepProblem:
         bilateral: Rows held with equality; None for no rows.
 
     Raises:
-        InputError: Shapes do not match, an index does not exist or is repeated, the length of the step is not positive,
-            M is not symmetric (kernels read half of it), a gap is infinite, or a compliance is negative.
+        InputError: Shapes do not match, an index does not exist or is repeated, the length of the step is not positive
+            and finite, M is not symmetric (kernels read half of it), a gap is infinite, or a compliance is negative.
     """
 
     h: float
@@ -151,7 +151,8 @@ class StepSolution(msgspec.Struct, frozen=True, kw_only=True):
         iterations: Pivots or passes of the solver.
         regularization: Ridge on the diagonal, relative to the diagonal; 0 unless the exact problem failed or the model
             always regularizes.
-        note: Reason for the status, e.g. ``"squeeze"``; empty if the first attempt succeeded.
+        note: Reason for the status, e.g. ``"squeeze"``; empty if the first attempt succeeded. A FALLBACK for numerical
+            reasons has the note ``"not finite"``, ``"inaccurate"``, or the name of the solver's status.
         warm: Warm start of the next step.
     """
 

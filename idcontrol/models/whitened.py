@@ -1,7 +1,7 @@
 r"""The elimination that all models share (math.md, section 3): unknown velocities, whitened rows.
 
-In inverse mode the velocities with the index q are prescribed to be b, and only the other velocities, with the index b,
-are unknown; in forward mode all velocities are unknown. In both modes
+In inverse mode the velocities with the index q have the prescribed values b, and only the other velocities, with the
+index b (for base), are unknown; in forward mode all velocities are unknown. In both modes
 
     v°  = (M_bb⁻¹(-κ_b - M_bq b), b)            the velocity at zero contact impulse
     v⁺  = v° + (M_bb⁻¹ J_bᵀ f, 0)               for any contact impulse f
@@ -430,9 +430,9 @@ def outcomes(
         lifts: True if contacts with an impulse may open, as sliding contacts do in convex models.
 
     Returns:
-        Contacts that open, shape (n,); contacts that press, or approach without an impulse, shape (n,); and the largest
-        speed of a held row, relative to the row's reference speed: 0 for rounding, inf if a contact that is not
-        excluded approaches.
+        Contacts that open, shape (n,); contacts that press, and excluded contacts that approach, shape (n,); the
+        largest speed of a held row, relative to the row's reference speed: 0 for rounding, inf if a contact that is not
+        excluded approaches, or if a contact with an impulse opens although it may not.
     """
     rows = (whitened.rho, whitened.c, whitened.roundoff)
     independent: tuple[Booleans, Booleans, float] = outcomes_kernel(

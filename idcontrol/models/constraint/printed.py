@@ -127,7 +127,7 @@ def solve(
 def _cone_program(
     A: Array, free: Array, phi: Array, K: Array, B: Array, mu: Array, h: float, backend: str
 ) -> tuple[Array, Status, int]:
-    """Compute the forces λ = (λ_n, λ_r, λ_s) [N] of (109)-(120), shape (3 k,)."""
+    """Return the forces λ = (λ_n, λ_r, λ_s) [N] of the cone program (109)-(120), (3 k,), the status and iterations."""
     import cvxpy
 
     k = phi.size

@@ -72,7 +72,7 @@ the speed that impulses add.
 
 SPRING_RANK_TOLERANCE = 1e-16
 """A bilateral row counts as a repetition of other rows if its squared distance from them is below this fraction of its
-square.
+squared length.
 
 Compliance makes geometrically equal rows differ: by 1e-13 at h = 0.1 s, K = 1e15 N/m and 1 kg. A smaller distance is
 rounding error, and then only one of the rows can carry the load.
@@ -91,9 +91,10 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
 
     Returns:
         The solution. FALLBACK has the note `SQUEEZE` if contacts are rigid and no velocity keeps them apart. It has the
-        note `UNSOLVED` if the solver failed although a solution may exist, for example at 1e15 N/m. REPAIRED has the
-        note `INEXACT` if a contact violates its law by more than the tolerance, the note ``"regularized"`` if the
-        matrix had to be regularized, or a note of `idcontrol.models.sticking`.
+        note `UNSOLVED` if the solver failed although a solution may exist, for example at 1e15 N/m. Other notes of
+        FALLBACK are as in `StepSolution.note`. REPAIRED has the note `INEXACT` if a contact violates its law by more
+        than the tolerance, the note ``"regularized"`` if the matrix had to be regularized, or a note of
+        `idcontrol.models.sticking`.
 
     Raises:
         InputError: A stiffness or damping is negative.

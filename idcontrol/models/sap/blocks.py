@@ -67,7 +67,7 @@ class Hessian(NamedTuple):
 
     Attributes:
         structure: Sparsity.
-        diagonal: Diagonal blocks by place, shape (nodes, 6, 6).
+        diagonal: Diagonal blocks in the order of elimination, shape (nodes, 6, 6).
         upper: Blocks right of the diagonal, shape (nnz, 6, 6).
     """
 

@@ -2,7 +2,7 @@ r"""Rows of limited impulse (joint limits, motors) in the same convex problem as
 
 Source: Castro, Permenter & Han 2022, section XI.
 
-A row with the velocity u = row v⁺ - target has the impulse ``g = clip(-u/C, lower, upper)``, which is also the
+A row with the velocity u = row v⁺ - target has the impulse ``g = clip(-u/C, lower, upper)``, which is minus the
 derivative of a convex cost. The target and the compliance of a row represent a spring and a damper, implicit in v⁺; its
 limits represent the largest force.
 """

@@ -303,7 +303,8 @@ def minimize(
         arena: Arena for scratch, released on return.
 
     Returns:
-        `CONVERGED`, `STALLED` or `NOT_FINITE`; iterations; momentum error, the larger of eq. 24 and `_own_error`.
+        `CONVERGED`, `STALLED` or `NOT_FINITE`; iterations; momentum error of eq. 24 or, if the search has stalled, the
+        larger of this error and `_own_error`.
     """
     at = mark(arena)
     ending, iterations, residual = _newton(cost, parameters, z, gamma, arena)

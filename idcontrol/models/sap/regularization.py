@@ -54,8 +54,9 @@ def regularize(
     beta: float,
     sigma: float,
 ) -> tuple[float, float, float]:  # pragma: no cover - compiled
-    """Return R_n, R_t and v̂_n of one contact.
+    """Return R_n and R_t [m/s per N s], and v̂_n [m/s], of one contact.
 
+    Its arguments are the step h [s], the inverse mass w [1/kg], gap [m], stiffness [N/m], damping [N s/m], β and σ.
     A contact of infinite stiffness corrects penetration at no more than `PUSH_OUT_SPEED`. A contact whose impulse moves
     nothing (w = 0) is so soft that it has no impulse.
     """
