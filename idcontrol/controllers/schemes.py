@@ -445,7 +445,7 @@ def coulomb_qp_raw(held: Bound, f: Array, arena: Arena) -> Answer:
 
 @njit(cache=True, error_model="numpy")
 def coulomb_qp_1(held: Bound, f: Array, arena: Arena) -> Answer:
-    """Solve maximal dissipation in one stage: a ridge term shares the impulses."""
+    """Solve maximal dissipation in one stage: a ridge term distributes the impulses among contacts."""
     p = held.borrowed
     if p.cones.held.any():  # only the model in Python has a ridge for contacts without slip
         return Answer(NO_SOLUTION, False, np.inf, vector(arena, p.w.fixed.shape[0]), np.nan)
@@ -530,8 +530,8 @@ class Scheme:
         sticks: True if contacts may slip only when there is no other solution (`without_slip`).
         calms: True if measures against chatter apply: the demand is projected onto the motions that contacts allow
             (math.md, section 12.1), and torques obey the torque-rate limit.
-        law: The friction law that shared impulses obey (`idcontrol.models.distribution`).
-        rigid: True if shared impulses obey the law to the contact model's tolerance, not to
+        law: The friction law that redistributed impulses obey (`idcontrol.models.distribution`).
+        rigid: True if redistributed impulses obey the law to the contact model's tolerance, not to
             `InverseSettings.edge_speed_m_s`.
         printed: The contact model with the objective printed in Zapolsky & Drumwright 2017; None if it does not differ
             from `model`.

@@ -228,8 +228,8 @@ class Machine(NamedTuple):
         landing: Allowed velocity of a landing foot.
         projects: True to project the demand onto the motions that contacts allow.
         shortcut: True to try the sticking motion first.
-        v_tol: Largest slip of a contact that counts as at rest when impulses are shared [m/s].
-        law: The friction law that shared impulses obey (`idcontrol.models.distribution`).
+        v_tol: Largest slip of a contact that counts as at rest when impulses are redistributed [m/s].
+        law: The friction law that redistributed impulses obey (`idcontrol.models.distribution`).
         memory: The contacts of the last step, and their active rows.
         inputs: State and reference of this step.
         result: The step's result.

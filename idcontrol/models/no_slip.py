@@ -3,10 +3,10 @@ r"""Contact without slip as a linear complementarity problem (math.md, section 4
     0 ≤ f_N ⊥ N v⁺ + φ/h ≥ 0,    S v⁺ = 0,    T v⁺ = 0
 
 S and T are the rows of the closed contacts. A contact that opens loses its tangential rows; if it then presses, it
-regains them. The step is solved again after each change (`idcontrol.models.sticking`). FIND-INDICES selects independent
-tangential rows, and Gram-Schmidt orthogonalization eliminates them from the whitened problem. LCP(N v° + φ/h, ρρᵀ)
-remains; ρ has one column per unknown velocity. It is solved by principal pivoting, then the dual active set, then, for
-up to `_LEMKE_ROWS` contacts, Lemke's method. Friction coefficients are not used.
+regains them. The step is solved again after each change (`idcontrol.models.sticking`). The algorithm FIND-INDICES
+selects independent tangential rows, and Gram-Schmidt orthogonalization eliminates them from the whitened problem. LCP(N
+v° + φ/h, ρρᵀ) remains; ρ has one column per unknown velocity. It is solved by principal pivoting, then the dual active
+set, then, for up to `_LEMKE_ROWS` contacts, Lemke's method. Friction coefficients are not used.
 
 This model predicts v⁺, but not the impulses. Dependent tangential rows get no impulse, and on uneven ground the
 selected rows carry the robot with forces of several thousand newtons (math.md, section 4.3). Redistribute the impulses

@@ -240,9 +240,9 @@ class CoM(_Rows):
     def pendulum_m(self) -> float:
         """Height of a pendulum [m]; 0, the default, for none.
 
-        With a height z, the task adds the share of the angular momentum k to the horizontal velocity of the centre of
-        mass, ``ẋ + k_y / (m z)`` and ``ẏ - k_x / (m z)``, and likewise to its acceleration. Swinging limbs then move
-        the centre of mass, not the zero-moment point.
+        With a height z, the task controls ``ẋ + k_y / (m z)`` and ``ẏ - k_x / (m z)`` instead of the horizontal speeds
+        ẋ and ẏ of the centre of mass, and likewise for its acceleration; k is the angular momentum. Swinging limbs then
+        move the centre of mass, not the zero-moment point.
         """
         return float(self._own.offset[0, 2])
 

@@ -165,9 +165,9 @@ def bounded_demand(dynamics: Dynamics, rows: Rows, unit: float, arena: Arena = H
         arena: Arena for all arrays.
 
     Returns:
-        True if the program is solved, False if contacts and limits allow no motion; and x = (a, F / unit), the
-            accelerations [m/s², rad/s²] and the forces relative to the weight, shape (m + 3 n,). If the program is not
-            solved, x satisfies only the equations.
+        True if the program is solved, False if contacts and limits allow no motion or the solver fails; and x = (a,
+            F / unit), the accelerations [m/s², rad/s²] and the forces relative to the weight, shape (m + 3 n,). If the
+            program is not solved, x satisfies only the equations.
     """
     (r, m), a, p = dynamics.J.shape, rows.joints.shape[0], rows.y.shape[0]
     u, wide = m - a, m + r

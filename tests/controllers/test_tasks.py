@@ -276,7 +276,7 @@ def test_controllers_without_a_demand_refuse_tasks(name):
 
 
 def test_a_controller_without_a_second_stage_refuses_force_tasks():
-    with pytest.raises(InputError, match="shares no forces"):
+    with pytest.raises(InputError, match="does not redistribute forces"):
         controllers.make("id-coulomb-qp-raw", robots.load("go1"), mu=0.6, tasks=[tasks.Force("FL_foot")])
 
 
