@@ -128,7 +128,9 @@ class InverseDynamics:
             UnknownName: The frame of a task does not exist.
         """
         if scheme.after is None and any(isinstance(task, Force) for task in tasks):
-            raise InputError(f"{scheme.name} does not redistribute forces, so it takes no Force task; take id-coulomb-qp")
+            raise InputError(
+                f"{scheme.name} does not redistribute forces, so it takes no Force task; take id-coulomb-qp"
+            )
         self._arguments = (scheme, system, contacts, gains, h, settings, tasks, start, limits)
         self._settings = s = settings or InverseSettings()
         self._scheme, v_tol = _scheme_for(scheme, s)
