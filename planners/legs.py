@@ -159,7 +159,7 @@ def _chain(system: System, name: str, frame: int) -> Sequence[int]:
         chain.insert(0, joint)
         joint = int(model.parents[joint])
     if joint != 1 or len(chain) != 3:
-        raise InputError(f"foot {name!r} hangs on {len(chain)} joints below the base; the planner needs legs of three")
+        raise InputError(f"foot {name!r} hangs on {len(chain)} joints below the base; the planner needs three per leg")
     for joint in chain:
         if model.names[joint] not in system.actuated_names:
             raise InputError(f"joint {model.names[joint]!r} of foot {name!r} is not actuated; a leg needs all three")

@@ -65,7 +65,7 @@ class Course(NamedTuple):
         begins: Initial positions of the feet, base axes, shape (n, 3) [m].
         ends: Final positions of the feet without rolling, shape (n, 3) [m].
         rolled: Rolled distances, shape (n, 3) [m].
-        angles: Joints of the machine, shape (a,) [rad].
+        angles: Joint positions of the machine, shape (a,) [rad].
         speeds: Joint velocities of the machine, shape (a,) [rad/s].
         q: The configuration of the machine, its base level, shape (nq,).
         pose: Memory for one leg.
@@ -122,7 +122,7 @@ class Rise:
     """The motion between lying and standing; joints outside the legs do not move.
 
     Attributes:
-        lying: Joints of the lying robot, shape (a,) [rad].
+        lying: Joint positions of the lying robot, shape (a,) [rad].
     """
 
     def __init__(self, contacts: SphereContacts, feet: Feet, home: Array, lair: Lair) -> None:
@@ -131,7 +131,7 @@ class Rise:
         Args:
             contacts: The feet on a plane, on a separate system: a floating base, legs of three revolute joints.
             feet: The same feet, by name.
-            home: Joints of the standing robot, shape (a,) [rad].
+            home: Joint positions of the standing robot, shape (a,) [rad].
             lair: Position of the feet while it lies.
 
         Raises:
@@ -165,7 +165,7 @@ class Rise:
         self._rolled_out = self._feet()  # feet have rolled on the way down, and roll back on the way up
 
     def begin(self, joints: Array, *, down: bool) -> None:
-        """Begin a motion at `joints`, shape (a,) [rad]: down until the robot lies, or up until it stands.
+        """Begin a motion at the joint positions `joints` (a,) [rad]: down until the robot lies, or up until it stands.
 
         During the motion up, feet between their home and their lying position stay in place; all other feet move to the
         nearest position in this range.
@@ -187,7 +187,7 @@ class Rise:
         return min(1.0, float(np.linalg.norm(way, axis=1).max() / np.linalg.norm(longest, axis=1).max()))
 
     def __call__(self, share: float, rate: float = 0.0) -> Posture:
-        """Return joints at a `share` of the motion, 0 to 1; the share grows at `rate` [1/s]."""
+        """Return the posture at a `share` of the motion, 0 to 1; the share grows at `rate` [1/s]."""
         course, contacts = self._course, self._contacts
         miss = self._follow(self._bound, share, rate)
         contacts.system.update(course.q, self._still)
@@ -206,7 +206,7 @@ class Rise:
         if beyond[worst] > BEYOND_RAD:
             return (
                 f"{names[worst]} is at {joints[worst]:.2f} rad, beyond its limits of {limits.lower[worst]:.2f} to "
-                f"{limits.upper[worst]:.2f}; move it back by hand, or mend its zero (offset_rad)"
+                f"{limits.upper[worst]:.2f}; move it back by hand, or correct its zero (offset_rad)"
             )
         self.begin(joints, down=False)
         above = float((self._course.begins[:, 2] - self._low[:, 2]).max())
