@@ -42,9 +42,9 @@ class Ground(NamedTuple):
     """The feet and contact points on which a machine stands while it takes a step.
 
     Attributes:
-        feet: Positions (x, y, yaw) of the n feet, shape (n, 3).
+        feet: Poses (x, y, yaw) of the n feet, shape (n, 3) [m, m, rad].
         corners: Contact points that stay on the ground during the next step, shape (k, 2) [m].
-        home: Positions of the feet in the home pose, shape (n, 3).
+        home: Poses of the feet in the home pose, shape (n, 3) [m, m, rad].
     """
 
     feet: Array
@@ -82,8 +82,8 @@ def caught(steps: Sequence[Footstep], ground: Ground, walk: Steps, plan: DcmPlan
         ground: The feet and contact points on which the machine stands.
         walk: Provides the times of a walk and the reach.
         plan: Provides ω.
-        t: Now [s].
-        com: The measured centre of mass, shape (2,); its acceleration is not used.
+        t: Present time [s].
+        com: Measured horizontal motion of the centre of mass, shapes (2,); its acceleration is not used.
     """
     dcm, best = com.value + com.velocity / plan.omega, (np.inf, np.inf)
     latest, soonest = steps[0].land_s, max(min(steps[0].lift_s, t + STARTS_S) + SOONEST * walk.single_s, t + LAST_S)
@@ -123,11 +123,11 @@ def leant(feet: Array, corners: Array, plan: DcmPlan, t: float, com: Motion) -> 
     """Return a motion that brings a standing machine to rest without a step; None if its soles are too small.
 
     Args:
-        feet: Positions (x, y, yaw) of the n feet, shape (n, 3).
+        feet: Poses (x, y, yaw) of the n feet, shape (n, 3) [m, m, rad].
         corners: Corners of the soles, shape (k, 2) [m].
         plan: Provides ω.
-        t: Now [s].
-        com: The measured centre of mass, shape (2,); its acceleration is not used.
+        t: Present time [s].
+        com: Measured horizontal motion of the centre of mass, shapes (2,); its acceleration is not used.
     """
     amid, dcm = feet[:, :2].mean(axis=0), com.value + com.velocity / plan.omega
     for lasts_s in LEANS_S:

@@ -187,7 +187,7 @@ def dcm_plan(times: Array, zmp: Array, omega: float, com: Array, dcm: Array, fre
         omega: ω [1/s].
         com: Centre of mass at the start, shape (2,) [m].
         dcm: Divergent component at the start, shape (2,) [m].
-        free: The knots that are moved, all by the same shift.
+        free: Indices of the knots that are moved, all by the same shift.
     """
     moved, weights = zmp.copy(), dcm_at_knots(times, np.eye(len(times)), omega)[0]
     moved[list(free)] += (dcm - weights @ zmp) / weights[list(free)].sum()
@@ -268,9 +268,9 @@ def swing_height(steps: Steps, step: Footstep, t: float) -> tuple[float, float, 
 
 
 def heading_at(steps: Sequence[Footstep], feet: Array, t: float) -> tuple[float, float, float]:
-    """Return the mean yaw of the feet, its rate and its acceleration [rad, rad/s, rad/s²].
+    """Return the mean yaw of the feet at `t` [s], its rate and its acceleration [rad, rad/s, rad/s²].
 
-    The yaw turns while a foot swings.
+    The yaw turns while a foot swings. `feet` are the poses (x, y, yaw) before the first of the `steps`, shape (n, 3).
     """
     yaw = feet[:, 2].copy()
     for step, following in itertools.zip_longest(steps, steps[1:]):

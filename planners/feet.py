@@ -118,7 +118,7 @@ class FootPlan(NamedTuple):
         velocity: Velocities of the centres, shape (n, 3) [m/s].
         acceleration: Accelerations of the centres, shape (n, 3) [m/s²].
         course: Position, velocity and acceleration of each swing without its arch, shape (n, 3, 3).
-        slide: Slip velocity of each standing foot at landing, as far as it has not faded yet, shape (n, 3) [m/s].
+        slide: Remaining part of the slip velocity that each standing foot had at landing, shape (n, 3) [m/s].
         landing: Landing point of each foot's centre, future or past, shape (n, 3) [m].
         level: Height of the ground under the last foothold of each foot, as measured by the foot, shape (n,) [m].
         offset: Difference between `level` and the expected height, due to the ground or to the sensors, shape (n,) [m].

@@ -120,8 +120,8 @@ class Ability(NamedTuple):
             joint, direction [s/m].
         speed_at_rim: As `speed`, but the largest share at `REACH_SHARE` of `stroke` from home, same shape [s/m].
         acceleration: Share of a joint's acceleration limit that a foot acceleration of 1 m/s² takes, same shape [s²/m].
-        duty: Smallest duty that keeps the gait's minimum number of stance feet, shape (1,) [-]; if it equals the gait's
-            duty, the stride never changes.
+        duty: Smallest duty of a stride (`least_duty`), shape (1,) [-]; if it equals the gait's duty, the stride never
+            changes.
     """
 
     reach: Array

@@ -51,7 +51,7 @@ def grasp_loads(system: System, contacts: Detector, plan: Sequence[Reference], h
     Args:
         system: Hand and body, updated to the beginning of the plan; this function leaves it at the end of the plan.
         contacts: Detector of the fingertips on `system`.
-        plan: Instants of the motion, with the fingers at home.
+        plan: References at instants of the motion, with the fingers at home.
         held: Name of the body's joint.
         hand: Name of the joint that carries the hand.
     """

@@ -51,8 +51,8 @@ LARGEST_ACCELERATION = 500.0
 class OriginalWaypoints:
     """Waypoints by the original rule, for a heading error θ.
 
-    The robot walks ahead at speed v cos θ and turning rate ω = θ; if |θ| ≥ π/8 it turns on the spot at full rate. It
-    never slows down.
+    The robot walks ahead at v cos θ, with the walking speed v, and turns at the rate θ/s; if |θ| ≥ π/8 it turns on the
+    spot at full rate. It never slows down.
 
     Attributes:
         points: All waypoints, shape (n, 2) [m].
@@ -145,7 +145,7 @@ class _Parts(NamedTuple):
 
 
 class PaperPlanner:
-    """The original trot, with the interface of `trot.TrotPlanner`.
+    """The original trot, built and called like `trot.TrotPlanner`; it cannot halt.
 
     `Reference.base_position` and `base_yaw` are the measured pose at nominal height, as this planner has no reference
     for the base. After `gait.start_s` the robot never stands: at zero command it trots on the spot.
@@ -345,10 +345,11 @@ def _move_goals(
 
 @njit(cache=True, inner=True)
 def _reach_goals(goal: Array, angles: Array, legs: Legs, leg_plan: LegPlan) -> None:  # pragma: no cover - compiled
-    """Compute joints for the foot goals, shape (3, n, 3), each from the measured `angles`, shape (n, 3).
+    """Compute the motion of the joints for the foot goals, shape (3, n, 3); write it into `leg_plan`.
 
-    Velocities and accelerations are a least-squares compromise between the desired foot velocity and no rotation of the
-    shank: the pseudo-inverse of the 6x3 Jacobian [J; A], with the joint axes A, applied to (ẋ*, 0).
+    The inverse kinematics starts from the measured `angles`, shape (n, 3) [rad]. Velocities and accelerations are a
+    least-squares compromise between the desired foot velocity and no rotation of the shank: the pseudo-inverse of the
+    6x3 Jacobian [J; A], with the joint axes A, applied to (ẋ*, 0).
     """
     motion, N, y = leg_plan.motion, np.empty((3, 3)), np.empty(3)
     for i in range(angles.shape[0]):

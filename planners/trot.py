@@ -249,7 +249,7 @@ class TrotSettings:
 
     Attributes:
         gait: Timing and shape of the steps, with touchdowns in the order of the feet.
-        changes: Later gaits with their start times [s]; None means standing.
+        changes: Start time [s] and gait of each later gait; None as gait means standing.
         limits: Limits on the change of the command.
         speed_limit: Largest speeds of the joints in the order of `System.actuated_names`, shape (a,) [rad/s]; None for
             no limit.

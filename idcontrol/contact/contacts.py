@@ -27,7 +27,7 @@ def _plain(values: npt.NDArray[Any], kind: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 _DEFAULTS = (("surface_velocity", 3, 0.0), ("drift", 3, 0.0), ("stiffness", 1, np.inf), ("damping", 1, 0.0))
-"""Optional fields, their entries per contact, and their defaults."""
+"""Name of each optional field, number of its entries per contact, and its default."""
 
 _REAL, _INTEGER = np.dtype(np.float64), np.dtype(np.int64)
 

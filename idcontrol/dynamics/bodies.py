@@ -30,8 +30,8 @@ class Surface:
 
     Attributes:
         mu: Friction coefficient; inf means no slip.
-        stiffness: Normal stiffness of a contact [N/m]; inf is rigid.
-        damping: Normal damping of a contact [N s/m].
+        stiffness: Normal stiffness of this surface in a contact [N/m]; inf is rigid.
+        damping: Normal damping of this surface in a contact [N s/m].
 
     Raises:
         InputError: mu is not a usable friction coefficient (`require_friction`), the stiffness is not positive, the

@@ -35,7 +35,7 @@ FIRST_SHARE: Final = 0.1
 RAMP_S: Final = 0.5
 """Time in which the target of the normal force grows to its full value [s]."""
 SENSED_S: Final = 0.004
-"""Time constant of the sensed friction while the hand slides [s]."""
+"""Time constant of the filter of the sensed friction while the hand slides [s]."""
 EASE_S: Final = 0.05
 """Time constant with which the friction target fades after the slide [s]. If a resting hand followed the sensed
 friction, the torques would add every unmodelled force to it until the hand slips."""
@@ -66,8 +66,8 @@ class Press:
         normal: Normal of the wall, shape (3,).
         target_n: Present target of the normal force; NaN before the hand touches the wall.
         error: Reference minus position of the hand along the wall, shape (3,) [m]; zero before the slide.
-        touched_s: Time at which the hand touched the wall; NaN before.
-        slide_s: Duration of the slide.
+        touched_s: Time at which the hand touched the wall [s]; NaN before.
+        slide_s: Duration of the slide [s].
         end_s: Expected end of the slide [s].
         middle: Mean of the points where the hand should touch the wall, shape (3,) [m].
     """

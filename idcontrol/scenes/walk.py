@@ -169,7 +169,7 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         robot: Name or path of a robot file.
         terrain: Kind of ground; see ``idcontrol list terrains``.
         height_map: Heights for the terrain ``heightmap``, centred under the robot: a CSV or NPZ file, or the name of
-            a map in the folder `TERRAINS`.
+            a map that comes with idcontrol.
         height_map_spacing_m: Spacing of the height map; null uses the spacing in the file.
         mu: Friction of the ground; inf means no slip.
         mu_range: Bounds between which the friction is drawn at each touchdown, instead of `mu`; null uses `mu`.
@@ -182,9 +182,9 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         preset: Name of the preset.
         planner: ``trot``, or ``paper`` for the paper's original planner with its quirks (only for the robot `links`).
         plant_rate_hz: Minimum stepping rate of the plant; null uses `rate_hz`.
-        start_spread_rad: Standard deviation of the joints around the home pose at the start.
+        start_spread_rad: Standard deviation of the joint positions about the home pose at the start.
         path: Path or command of the walk.
-        gait: Gait.
+        gait: Initial gait.
         gains: Gains of the error feedback.
         friction: The assumed friction of the controller, and the friction pyramids.
         noise: Noise of the sensed state.

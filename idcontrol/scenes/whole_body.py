@@ -104,7 +104,7 @@ class WholeBodyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         sway: Motion of the centre of mass while all feet stand.
         reach: Motion of a hand while all feet stand.
         wall: A wall in front of the hand of `reach`, and the force of the hand on it.
-        walk: Steps; with a count of 0 all feet stay in place.
+        walk: Steps; with a count of 0, feet step only along `route`, or to catch a pushed machine (`walk.reach_m`).
         begin_s: Time before the first step, in which the load is transferred to the stance feet; also before the
             step that brings the feet together after a push.
         lower_m: Lowering of the centre of mass during `begin_s`, so that legs reach far enough.

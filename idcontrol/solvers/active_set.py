@@ -277,7 +277,7 @@ def approach(rows: Rows, point: Point, count: int, limit: float, max_steps: int,
     """Continue from a dual feasible point to the smallest y that meets all demands.
 
     Each step adds the row that misses its demand most. |y| grows with each step, so no active set recurs, and the
-    search may end once |y| exceeds `limit`.
+    search may end once ½|y|² reaches `limit`.
 
     Args:
         rows: The rows.

@@ -76,7 +76,7 @@ A program takes about 3 µs at four contacts; its time grows with the square of 
 
 
 class NearestProblem(NamedTuple):
-    """A Coulomb contact problem and the target of its solutions y = (f_N, f_S, f_T), in block order.
+    """A Coulomb contact problem for y = (f_N, f_S, f_T), in block order, and a target of the torque T y + t0.
 
     Every array is contiguous.
 

@@ -157,7 +157,9 @@ def sum_rounding(roundoff: float, count: int, size: float, reach: float) -> floa
 
 @njit(cache=True, inner=True, error_model="numpy")
 def row_rounding(rho: Array, r: Array, roundoff: Array, z: Array, y: Array, i: int) -> float:
-    """Return `sum_rounding` of ``w_i = r_i + Σ_j ρ_i·ρ_j z_j``; the energy of y = ρᵀz could cause the speed |ρ_i||y|.
+    """Return `sum_rounding` of ``w_i = r_i + Σ_j ρ_i·ρ_j z_j``.
+
+    The energy of y = ρᵀz could give this row at most the speed |ρ_i||y|, which bounds `reach`.
 
     Args:
         rho: Rows, shape (n, k).
@@ -210,9 +212,9 @@ def missed(z: float, w: float, unit: float, mobility: float) -> float:
     Args:
         z: The row's unknown.
         w: Complement of z.
-        unit: Reference of w: its value at z = 0 plus the net change by all unknowns. The sum of the separate changes
-            would be wrong: it grows with the forces of two fingers that press against each other, and would hide their
-            approach.
+        unit: Reference of w: magnitude of its value at z = 0, plus magnitude of the net change by all unknowns. The sum
+            of the separate changes would be wrong: it grows with the forces of two fingers that press against each
+            other, and would hide their approach.
         mobility: Change of w per z, the diagonal entry of the row.
 
     Returns:

@@ -521,7 +521,8 @@ def solve_lemke(Q: Array, r: Array, scale: Array | None = None, *, max_pivots: i
     Args:
         Q: Matrix, shape (n, n); for a copositive Q the method ends with a solution or a ray.
         r: Constant, shape (n,).
-        scale: Positive factors, shape (n,), math.md, section 13.2; by default the factors that make the diagonal 1.
+        scale: Positive factors that make entries of Q about 1 (math.md, section 13.2), shape (n,); by default the
+            factors that make the diagonal 1.
         max_pivots: Limit of pivots, 50 n + 100 by default.
 
     Returns:

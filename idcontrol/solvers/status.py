@@ -14,7 +14,7 @@ class SolverStatus(enum.IntEnum):
     INFEASIBLE = 1
     """No solution exists; the certificate proves it."""
     RAY = 2
-    """Lemke's method ended on a ray, which is returned; in general, whether a solution exists is open."""
+    """Lemke's method ended on a ray, which is returned; in general, a solution may still exist."""
     ITERATIONS = 3
     """The iteration limit was reached."""
     INACCURATE = 4

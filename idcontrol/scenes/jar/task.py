@@ -58,7 +58,7 @@ class Keyframe(NamedTuple):
 
     Attributes:
         name: Name.
-        duration_s: Largest duration.
+        duration_s: Duration; with `until` the largest duration.
         right: Returns the target pose of the right palm; None means no motion.
         left: Returns the target pose of the left palm; None means no motion.
         close: True for a hand to be closed: right, left.
