@@ -103,7 +103,8 @@ class Setup:
         contacts: Detector of contacts on `system`, with the true friction.
         dt: Longest step [s].
         settings: Settings of the ground.
-        robot: The robot, needed by plants whose constructor takes (robot, mu, rate); None if it has no file.
+        robot: The robot, needed by plants whose constructor takes (robot, mu, rate); None for a machine without a robot
+            file.
         mu: The true friction coefficient; None if there is no single value.
     """
 

@@ -64,7 +64,8 @@ class RigidLink:
         parent: Index of the parent in the list of links; -1 for the world.
         position: Origin of the link frame in the parent's frame, with the joint at zero, shape (3,) [m].
         rotation: Axes of the link frame (columns) in the parent's frame, with the joint at zero, shape (3, 3).
-        kind: Motion that the joint allows: any, a rotation about `axis`, or a translation along `axis`.
+        kind: Motion that the joint allows: ``free`` for any, ``hinge`` for a rotation about `axis`, ``slide`` for a
+            translation along `axis`.
         axis: Joint axis in the link frame, shape (3,); zeros for a free joint.
         mass: Mass [kg].
         com: Centre of mass in the link frame, shape (3,) [m].

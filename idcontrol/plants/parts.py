@@ -88,7 +88,8 @@ def require_state(system: System, state: State) -> State:
         state: The initial state of a plant.
 
     Raises:
-        InputError: An array has the wrong length or type or is not finite, or a quaternion is not of unit length.
+        InputError: An array has the wrong length or type or is not finite, the time is not finite, or a quaternion (or
+            a pair of cosine and sine) is not of unit length.
     """
     q, v = _vector("state.q", state.q), _vector("state.v", state.v)
     misfit = system.misfit(q, v)

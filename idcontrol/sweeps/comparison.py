@@ -40,8 +40,8 @@ def compare(
 
     Args:
         experiment: Name of the experiment.
-        controllers: Names, or places of user classes (``"mine.py:Mine"``); None means all names, unless `vary` or
-            `settings` sets the controller.
+        controllers: Names, or places of user classes (``"mine.py:Mine"``); None means all controllers with a name,
+            unless `vary` or `settings` sets the controller.
         vary: Values of any other settings, e.g. ``{"mu": [0.1, 0.8], "seed": range(5)}``.
         preset: Name of the preset that every run begins with.
         jobs: Number of simultaneous runs; None means one per core.
