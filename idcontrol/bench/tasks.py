@@ -140,7 +140,7 @@ def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
 
 
 def _row(case: Case, effort: Effort) -> TimingRow:
-    """Return the row of a case; with ``TSID_PYTHON``, compare with TSID's answer and time both controllers in turns."""
+    """Return the row of a case; with ``TSID_PYTHON``, a case with tasks is compared and timed in turns with TSID."""
     step = Step(case)
     peer = Tsid(step.setup) if os.environ.get("TSID_PYTHON") and case.tasks else None
     floor, _ = in_turns([terms(step.system, step.feet, [step.state])], 1, effort.samples, effort.budget_s)

@@ -99,7 +99,7 @@ def visit_math_block(self: HTML5Translator, node: nodes.math_block) -> None:
 
 
 def name_sections(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Give every numbered section a name, the target of citations."""
+    """Give every numbered section of the pages in `NUMBERED` a name, the target of citations."""
     if docname in NUMBERED:
         source[0] = HEADING.sub(rf"({docname}-\1)=\n", source[0])
 

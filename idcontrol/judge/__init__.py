@@ -36,9 +36,10 @@ DIGITS: Final = 1e-8
 
 
 def violation(law: Law, problem: StepProblem, solution: StepSolution) -> float:
-    """Return the largest violation, scaled per contact, in a step without bilateral rows.
+    """Return the largest violation of law, momentum balance and prescribed velocities in a step without bilateral rows.
 
-    The result is inf if a velocity or an impulse of the answer is not finite.
+    Each contact, each row of the balance and each prescribed velocity has its own scale. The result is inf if a
+    velocity or an impulse of the answer is not finite.
 
     Args:
         law: Law of the model.

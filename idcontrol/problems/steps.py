@@ -28,7 +28,7 @@ def kind_of(number: int) -> tuple[bool, bool]:
 
 
 def numbered_step(number: int, *, seed: int = 0, most_contacts: int = 64) -> StepProblem:
-    """Return problem `number` of a suite; numbers of contacts are log-uniform from 1 to `most_contacts`."""
+    """Return problem `number` of a suite; `random_step` gets log-uniform numbers of contacts, 1 to `most_contacts`."""
     rng = np.random.default_rng([seed, number])
     feet, inverse = kind_of(number)
     wanted = int(np.exp(rng.uniform(0.0, np.log(most_contacts + 1))))

@@ -147,7 +147,7 @@ def glance(walk: Walk) -> Section:
 
 
 def path(walk: Walk) -> Section:
-    """Return the section with the map, and the distance of the centre of mass from the line between two waypoints."""
+    """Return the section with the map and, between waypoints, the distance of the centre of mass from their line."""
     arrays = walk.arrays
     known = np.isfinite(arrays["target"]).all(axis=1) & np.isfinite(arrays["segment"]).all(axis=1)
     counted = known & ~(arrays["turning"] > 0.5)

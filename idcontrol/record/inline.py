@@ -77,7 +77,7 @@ class Plots:
         return self._drawn(figures.forces(self._walk), window or self._strides(), feet)
 
     def path(self, window: Window | None = None) -> Drawing:
-        """Return a map of base and centre of mass, and the latter's distance from the line between two waypoints.
+        """Return a map of base and centre of mass and, between waypoints, the distance of the latter from their line.
 
         The default window is the whole run.
         """

@@ -70,7 +70,7 @@ class Digest:
 
 
 def digest(outcome: RunOutcome) -> Digest | None:
-    """Return the digest of a finished run; None if it is unfinished or not a walk."""
+    """Return the digest of a finished run; None if it is unfinished, or not a walk of two rows or more."""
     return _digest(outcome.folder) if outcome.metrics is not None else None
 
 
@@ -247,7 +247,7 @@ def _panels(
     x: str,
     y: str,
 ) -> Figure | None:
-    """Return a figure with one panel per condition and one colour per line; None if no run has arrays to draw."""
+    """Return a figure with a colour per line and a panel per condition, at most `PANELS`; None if no run has arrays."""
     drawable: dict[str, list[tuple[RunOutcome, Digest]]] = {}
     for condition, members in scene.panels.items():
         for o in members:

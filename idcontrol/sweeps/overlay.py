@@ -17,7 +17,7 @@ SAME_S = 1e-9
 
 
 def overlay(named: Sequence[tuple[str, RunOutcome]]) -> Plots | None:
-    """Return the plots of the runs that are walks, over a common time axis; None if no run is a walk.
+    """Return the plots of walks with three rows or more, over a common time axis; None without such a walk.
 
     Args:
         named: Runs with their names in the legend; runs beyond the number of `COLORS` are left out.

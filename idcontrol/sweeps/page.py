@@ -64,6 +64,8 @@ def report(comparison: Comparison, study: Study | None) -> Path:
 def all_rows(outcomes: Sequence[RunOutcome], of: Sequence[str] | None = None) -> Table:
     """Tabulate all runs: the varied settings, the metrics that differ between runs, and the reasons of failures.
 
+    Metrics of solvers, and step times other than the median, are left out. A single run is shown with all its others.
+
     Args:
         outcomes: The runs.
         of: Keys of the metrics to show. If it is None, or none of these metrics differs, all metrics that differ are

@@ -58,7 +58,7 @@ def _lines(title: str) -> Callable[[float], None]:
 
 
 def _estimate() -> Callable[[float], str]:
-    """Return a function that describes the completed share, its argument, and the remaining time.
+    """Return a function of the completed share, 0 to 1, that describes this share and the remaining time in words.
 
     If the share in the first update is below `SURE`, the pace is measured from this update on and thus excludes the
     preparation.

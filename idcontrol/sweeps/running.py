@@ -107,7 +107,7 @@ class Listed:
 
 
 def listed(folder: Path) -> list[Listed]:
-    """Return the runs below a folder, oldest first; unreadable runs are skipped."""
+    """Return the runs below a folder, oldest first; unreadable runs and the machine's sides of loops are skipped."""
     records = []
     for path in sorted(folder.rglob("run.json"), key=lambda path: (path.stat().st_mtime, str(path))):
         run = path.parent

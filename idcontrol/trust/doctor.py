@@ -100,7 +100,7 @@ def _packages() -> Iterator[Diagnosis]:
 
 
 def _belongs(requirement: Requirement, extra: str) -> bool:
-    """True if a requirement belongs to `extra`, or to idcontrol itself if `extra` is empty."""
+    """True if idcontrol with `extra` needs a requirement; if `extra` is empty, True if idcontrol itself needs it."""
     return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
 
 

@@ -108,7 +108,7 @@ def of_step(step: StepProblem, v: Array, impulse: Array) -> SparseProblem:
     """Return a forward step of one machine as a sparse problem with one tree, which has all m velocities.
 
     Args:
-        step: The step; its bilateral rows are left out.
+        step: The step; its bilateral rows and the velocities of surfaces are left out.
         v: Velocities at the beginning of the step, shape (m,).
         impulse: Impulses of motors and of all rows other than contacts, shape (m,) [N s, N m s].
     """
