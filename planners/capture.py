@@ -141,8 +141,9 @@ def leant(feet: Array, corners: Array, plan: DcmPlan, t: float, com: Motion) -> 
 def retimed(steps: Sequence[Footstep], land_s: float, t: float) -> list[Footstep]:
     """Let the first step land at `land_s`, and shift all later steps by the same time.
 
-    The lift-off of the first step is shifted by the same time, but never to before ``t + STARTS_S``: unloading the foot
-    takes this time. A foot that swings at `t` keeps its phase.
+    If the first step has not begun at `t`, its lift-off is shifted by the same time, but never to earlier than
+    ``t + STARTS_S``: unloading the foot takes this time. If its foot swings, the lift-off is changed so that the foot
+    keeps its phase.
     """
     first, later = steps[0], land_s - steps[0].land_s
     lift_s = max(min(first.lift_s, t + STARTS_S), first.lift_s + later) if t < first.lift_s else first.lift_s

@@ -102,7 +102,7 @@ class Schedule:
 
     @staticmethod
     def constant(v_x: float, v_y: float = 0.0, omega: float = 0.0) -> Schedule:
-        """Return a constant command [m/s, m/s, rad/s]."""
+        """Return a schedule with one command from t = 0 on [m/s, m/s, rad/s]."""
         return Schedule([(0.0, v_x, v_y, omega)])
 
     def reset(self, position: Array) -> None:
@@ -154,7 +154,7 @@ def limit_command(
         target: (v_x, v_y, ω) [m/s, m/s, rad/s].
         linear: Largest norm of the planar acceleration [m/s²].
         angular: Largest angular acceleration [rad/s²].
-        command: In and out; its acceleration is the mean over the tick.
+        command: In and out; its acceleration is the mean over the tick, or zero if `dt` is not positive.
     """
     V, dV = command.velocity, command.acceleration
     if dt <= 0.0:

@@ -16,7 +16,7 @@ from idcontrol.planners.measured import Measured, heading
 from idcontrol.types import Array, Integers
 
 GRAVITY = 9.81
-"""Gravitational acceleration in the capture point's time constant [m/s²]."""
+"""Gravitational acceleration [m/s²]."""
 
 CAPTURE_GAIN = 0.5
 """k_f of planner.md 4.3 [-]: share of the capture point's shift that a foothold follows."""

@@ -23,7 +23,7 @@ GROUND = -1
 """Stands for the ground in place of the index of shape B."""
 
 MAX_POINTS = 8
-"""Largest number of contact points of a pair of shapes; two boxes never exceed it."""
+"""Largest number of contact points of a pair of shapes; two boxes never need more."""
 
 RIM_GROUND_POINTS = 4
 """Number of contact points of a cylinder's rim on the ground: its lowest point, and three more at right angles."""

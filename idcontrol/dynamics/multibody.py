@@ -98,7 +98,7 @@ class Bodies(NamedTuple):
         moment: First moment of each body about the point of reference, shape (n, 3) [kg m].
         inertia: Inertia of each body about that point, shape (n, 3, 3) [kg m²].
         hanging: Sums over the bodies beyond each joint.
-        force: Force on each body at v̇ = 0, shape (n, 6) [N, N m].
+        force: Force on each body at v̇ = 0, in the end summed over all bodies beyond its joint, shape (n, 6) [N, N m].
         column: Scratch for a momentum, or for the force on all bodies beyond a joint at unit acceleration, shape (6,).
     """
 

@@ -29,7 +29,7 @@ class Hoist(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Hoisted:
-    """A plant whose base rests. Its joints have no stops, and its feet touch nothing."""
+    """A plant for a robot whose base is at rest. Its joints have no stops, and its feet touch nothing."""
 
     last: StepSolution | None = None
 

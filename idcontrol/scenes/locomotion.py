@@ -317,7 +317,7 @@ class Posture:
     """Writes the channels that depend on the state only: feet, their gap and slip, tilt of the base, centre of mass."""
 
     def __init__(self, observer: SphereContacts, out: Mapping[str, Array]) -> None:
-        """Write the channels of `out` for the spheres of `observer`.
+        """Prepare to write the channels of `out` for the spheres of `observer`.
 
         Args:
             observer: Foot spheres; only their geometry is used, not the last update of their system.

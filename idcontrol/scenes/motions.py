@@ -1,4 +1,4 @@
-"""Motions of a `Body`: it stands and sways, or walks. A motion is a planner for `idcontrol.loop.simulated.ticks`."""
+"""Motions of a `Body`: standing and swaying, or walking. Each is a planner for `idcontrol.loop.simulated.ticks`."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class FeedbackGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 GAINS: Final = ("kp_1_s2", "kd_1_s", "kp_nm_rad", "kd_nm_s_rad")
-"""The gains of `FeedbackGains`."""
+"""Names of the gains in `FeedbackGains`."""
 
 
 def control_periods(duration_s: float, rate_hz: float) -> int:

@@ -32,7 +32,8 @@ from idcontrol.solvers.status import INACCURATE, INFEASIBLE, ITERATIONS, SOLVED,
 from idcontrol.types import Array, Integers
 
 FEASIBLE: Final = 1e-10
-"""Violation below which a row is not added, relative to its constant: two digits below `TOLERANCE`."""
+"""Violation up to which a row is not added, relative to the row's scale, such as its constant: two digits below
+`TOLERANCE`."""
 ROUNDING: Final = 1e-15
 """Violation that rounding causes, relative to |y|."""
 DEPENDENT: Final = 1e-20

@@ -39,13 +39,13 @@ from idcontrol.types import Array, Integers
 # Rows of a contact; each kind of row is stored for all contacts before the next kind. A row is zero on the boundary of
 # its condition.
 FORCE: Final = 0
-"""Row f_N."""
+"""Kind of the row f_N."""
 MARGIN: Final = 1
-"""First of the rows μ f_N - p, μ f_N + p, μ f_N - q, μ f_N + q: distances of friction from its bounds."""
+"""First kind of the rows μ f_N - p, μ f_N + p, μ f_N - q, μ f_N + q: distances of friction from its bounds."""
 NORMAL: Final = 5
-"""Row N v⁺ + φ/h."""
+"""Kind of the row N v⁺ + φ/h."""
 SLIP: Final = 6
-"""First of the rows v_S + v_T and v_S - v_T."""
+"""First kind of the rows v_S + v_T and v_S - v_T."""
 ROWS: Final = 8
 
 CHOICES: Final = 3

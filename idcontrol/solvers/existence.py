@@ -6,7 +6,7 @@ certificate u (Farkas) with
 
     (Qᵀu)_j ≤ 0 where z_j is free,   u_i ≥ 0 where w_i is free,   r·u < 0
 
-since then uᵀ(Qz + r) < 0 for all z of the node, whereas uᵀw ≥ 0 for all its w. A certificate depends only on the
+because then uᵀ(Qz + r) < 0 for all z of the node, whereas uᵀw ≥ 0 for all its w. A certificate depends only on the
 decisions at indices where its sign is wrong; these decisions form its conflict. As in satisfiability solvers, the
 search remembers conflicts and skips nodes that contain a known conflict. If the conflict of one child does not contain
 that child's own decision, it also refutes the other child, which is skipped. The search branches first on the variables

@@ -1,7 +1,8 @@
 """Orthogonal factor of a changing set of rows, shared by the pivoting and active-set methods.
 
-A row is appended by Gram-Schmidt and removed by Givens rotations, in time O(k c) for c rows of length k; the factor is
-never recomputed. The functions are inlined into their callers, since a call would take longer than appending a row.
+A row is appended by Gram-Schmidt and removed by Givens rotations, in time O(k c) for c rows of length k, without
+recomputing the factor. The functions are inlined into their callers, since a call would take longer than appending a
+row.
 """
 
 from __future__ import annotations

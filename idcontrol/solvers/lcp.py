@@ -24,7 +24,8 @@ EPSILON: Final = 2.0**-52
 
 
 SLIGHT: Final = 0.5 * TOLERANCE
-"""Fraction of a row's reference velocity below which a violation does not prove that rows contradict each other."""
+"""Fraction of a row's reference velocity below which a violation does not prove that rows contradict each other, and
+to which rounding bounds are capped."""
 
 
 class LcpAnswer(NamedTuple):

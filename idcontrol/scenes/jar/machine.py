@@ -19,7 +19,7 @@ from idcontrol.types import Array
 ARM_JOINTS, FINGER_JOINTS = 7, 16
 
 PALM = "palm"
-"""The frame of the palm: x points out of the palm, z along the straight fingers."""
+"""Name of the palm's frame: x points out of the palm, z along the straight fingers."""
 
 _ARM = (
     # joint origin in the previous frame: roll, pitch, yaw, x, y, z; then mass, centre, moments of inertia, range of
