@@ -21,7 +21,7 @@ DATA = Path(__file__).parent / "data"
 
 
 def policy() -> str:
-    """Return the default reaction to each fault (`idcontrol.loop.safety.Policy`)."""
+    """Return a table of the default reactions to faults (`idcontrol.loop.safety.Policy`)."""
     rows = []
     for fault, name in NAMES.items():
         rule: Rule = getattr(Policy(), name)

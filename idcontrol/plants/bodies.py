@@ -58,9 +58,9 @@ class BodyForces:
     """Contact forces of one step.
 
     Attributes:
-        identity: Identity of the contact, shape (n,).
+        identity: Identities of the contacts, shape (n,).
         body: Indices of bodies A and B, shape (n, 2); -1 if B does not move.
-        point: Contact point, world frame, shape (n, 3) [m].
+        point: Contact points, world frame, shape (n, 3) [m].
         normal: Unit normal, pointing to body A, world axes, shape (n, 3).
         force: Force on body A, world axes, shape (n, 3) [N].
     """

@@ -209,7 +209,7 @@ def _arrays(part: ContactForces) -> tuple[Integers, Array, Array]:
 
 @njit(cache=True)
 def _merge(identity: Integers, force: Array, normal: Array) -> int:  # pragma: no cover - compiled
-    """Merge entries with the same identity, in the order of identities; return the number of merged entries.
+    """Merge entries with the same identity, in the order of identities; return the number of entries that remain.
 
     Forces are added, and the last normal is used. The first entries of all three arrays are overwritten with the
     result.

@@ -64,7 +64,7 @@ def report(comparison: Comparison, study: Study | None) -> Path:
 def all_rows(outcomes: Sequence[RunOutcome], of: Sequence[str] | None = None) -> Table:
     """Tabulate all runs: the varied settings, the metrics that differ between runs, and the reasons of failures.
 
-    Metrics of solvers, and step times other than the median, are left out. A single run is shown with all its others.
+    Metrics of solvers, and step times other than the median, are left out. For a single run, all others are shown.
 
     Args:
         outcomes: The runs.
