@@ -75,8 +75,8 @@ class Candidates(NamedTuple):
 
     Attributes:
         joint: Joint that carries each contact's sphere, shape (k,).
-        surface_velocity: `Mounted.surface` along the contact's axes.
         ground: Zeros, the number of the world, which is body B of each contact, shape (k,).
+        surface_velocity: `Mounted.surface` along the contact's axes, shape (3k,) [m/s].
     """
 
     identity: Integers

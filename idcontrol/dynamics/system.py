@@ -504,7 +504,8 @@ class System:
 
         Raises:
             UnknownName: As for `System`.
-            InputError: As for `System`, or the file does not exist, is no URDF, or has a moving link without inertia.
+            InputError: As for `System`; or the file does not exist, is no URDF, or has a moving link without inertia;
+                or the mass or inertia of a free body is not finite.
         """
         path = Path(urdf)
         if not path.is_file():

@@ -81,9 +81,9 @@ class WalkPath(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         command: Pieces (from time [s], v_x [m/s], v_y [m/s], turn [rad/s]); each piece holds until the next begins.
         stand_from_s: Time at which to stop and stand; null for never. A joystick and the planner ``paper`` with
             waypoints ignore it.
-        gaits: Changes of the gait, (from time [s], kind); each gait holds until the next change.
         speed_m_s: Walking speed between waypoints, or at full deflection of a joystick; null uses the speed in the
             robot file.
+        gaits: Changes of the gait, (from time [s], kind); each gait holds until the next change.
     """
 
     kind: Literal["waypoints", "command", "joystick"] = "waypoints"
