@@ -51,7 +51,7 @@ def smoothness(out: Path) -> None:
 
 
 def gaits(out: Path) -> None:
-    """Draw the stance feet of the robot named links over 0.6 s of each gait at 0.2 m/s."""
+    """Draw planned stance and loaded feet of the robot ``links`` over 0.6 s of each gait at 0.2 m/s."""
     figure, axes = plt.subplots(len(GAITS), 1, figsize=(8, 7.5), sharex=True, layout="constrained")
     for ax, kind in zip(axes, GAITS, strict=True):
         run = walk("id-coulomb-qp", path=WalkPath(kind="command"), gait=WalkGait(kind=kind), duration_s=3.0)

@@ -63,7 +63,10 @@ class Prior(NamedTuple):
         return np.concatenate((np.zeros(SIZE * len(self.root)), self.drives))
 
     def parameters(self, z: Array) -> tuple[Array, Array]:
-        """Return θ, shape (p,), and its derivatives, shape (p, p), at coordinates `z`, shape (p,)."""
+        """Return θ, shape (p,), and its derivatives, shape (p, p), at coordinates `z`, shape (p,).
+
+        Bodies that are not fitted have their nominal parameters; their derivatives have no meaning.
+        """
         k = len(self.root)
         bodies, slopes = neighbours(self.root, z[: SIZE * k].reshape(k, SIZE))
         # bodies that are not fitted keep parameters that no body can have

@@ -175,7 +175,7 @@ def _helper(experiment: Experiment, config: Any) -> list[str]:
 def conduct(
     experiment: Experiment, config: msgspec.Struct, out: Path, progress: Callable[[float], None]
 ) -> dict[str, Any]:
-    """Run `experiment` into the empty folder `out`; remove the folder if the configuration is unusable.
+    """Run `experiment` into the empty folder `out`; after an `IdControlError`, remove the folder if it is still empty.
 
     Args:
         experiment: The experiment.
