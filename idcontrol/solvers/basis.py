@@ -186,8 +186,8 @@ def eliminate(G: Array, wide: int, last: int, smallest: float) -> int:
 
     Args:
         G: In and out, the equations, shape (n, columns). The pivot rows become the first rows; multiples of them are
-            subtracted from all later rows, so that these are zero in the columns of the pivots. In the rows from the
-            rank to `last`, all of the first `wide` entries end up zero, or no larger than `smallest`.
+            subtracted from all later rows, which then are zero in the columns of the pivots. In the rows from the rank
+            to `last`, all of the first `wide` entries end up zero, or no larger than `smallest`.
         wide: Number of unknowns to eliminate.
         last: Number of rows, from the first on, that may become pivot rows.
         smallest: Entries that are no larger than this are no pivots.
