@@ -259,7 +259,7 @@ class Recorder:
             rows = rows[n:]
 
     def event(self, event: Event) -> None:
-        """Write an event immediately."""
+        """Append an event to ``events.jsonl``, and hand it to the operating system at once."""
         if self._events is None:
             self._events = (self.folder / "events.jsonl").open("a", encoding="utf-8")
         line = {"t": event.t, "what": event.what, "detail": dict(event.detail)}
