@@ -120,7 +120,16 @@ def land_corners(
 
 @njit(cache=True, error_model="numpy")
 def mark_lifted(lifted: Integers, identity: Integers, w: Whitened, target: Array, f: Array, arena: Arena) -> None:
-    """Mark corners of soles that leave the ground under the impulses f (3 n,) [N s]."""
+    """Mark corners of soles that leave the ground under the impulses f (3 n,) [N s].
+
+    Args:
+        lifted: Marks of all corners, updated.
+        identity: Corners of the n contacts.
+        w: The whitened problem of the contacts, with constants relative to `target`.
+        target: Target velocities of the contacts, shape (3 n,) [m/s].
+        f: The impulses.
+        arena: Arena for all arrays.
+    """
     base = vector(arena, w.rho.shape[1])
     np.dot(f, w.rho, base)
     for i in range(identity.shape[0]):

@@ -88,7 +88,7 @@ FASTER: Final = 2
 """Added to the outcome of a step in which a torque changes faster than its rate allows."""
 
 NO_SOLUTION: Final = -1
-"""The scheme has no solution, or does not support such contacts. Outcomes below zero have no torques."""
+"""The scheme has no solution, or does not support the contacts. Outcomes below zero have no torques."""
 UNUSABLE: Final = -2
 """The contacts do not match the reference's feet (`usable`), or the scheme is not compiled."""
 
@@ -317,7 +317,7 @@ class AssembledStep(NamedTuple):
         known: Result of `schemes.certify`: impulses of contacts (3 n,) and motors (a,) of the sticking motion, then its
             residual. NaN unless `certify` succeeds; empty if it is not called for this step, as without tasks.
         lands: True if a foot meets the ground within the period (`meets_ground`).
-        wanted: Torques that a policy wants; empty without a policy.
+        wanted: Torques that a policy wants; empty without a torque filter.
     """
 
     w: Whitened

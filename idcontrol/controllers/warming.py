@@ -17,7 +17,7 @@ from idcontrol.kernels.linked import compile_linked
 from idcontrol.types import Command, Controller, Reference, State
 
 TWICE: Final = 2
-"""Number of rounds: the second starts from the controller's memory of the first."""
+"""Number of rounds of calls in `warm`: the second starts from the controller's memory of the first."""
 DRAWS: Final = 20
 """Number of random demands of each size in a round."""
 DEMANDS: Final = (1e2, 1e3, 1e4)

@@ -71,9 +71,9 @@ CONTINUED: Final = 400
 PENALTIES: Final = (0.3, 0.1, 1.0, 0.03)
 """Penalties of the alternating directions, relative to a contact's mean mobility; they are tried in this order."""
 ROUNDS: Final = 50
-"""Rounds at each penalty; the number doubles each time all penalties have been tried."""
+"""Rounds of `_approach` at each penalty; the number doubles each time all penalties have been tried."""
 RELAXED: Final = 1.6
-"""Over-relaxation of the rounds (Boyd et al. 2011, section 3.4.3)."""
+"""Over-relaxation of the rounds of `_approach` (Boyd et al. 2011, section 3.4.3)."""
 APPROACHES: Final = 12
 """Number of results of alternating directions; Newton's method starts twice from each."""
 PROXIMAL: Final = 1e-8

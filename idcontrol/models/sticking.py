@@ -42,7 +42,7 @@ conflict, and yield. Other compliant contacts creep at 1e-4 or less in this unit
 
 SLIGHT: Final = HELD_RANK_TOLERANCE**0.5
 """Speed, relative to the row's reference speed, up to which rows dropped as dependent may move; the note is then
-`MOVING`. Rows that move faster count as independent. Holding rows with smaller differences would take large, useless
+`MOVING`. Rows that move faster count as independent. Holding nearly dependent rows exactly would take large, useless
 forces (math.md, section 4.2).
 """
 

@@ -134,7 +134,7 @@ def linearized(scheme: Scheme, at: Place, step: Taken) -> Linearization:
 
 
 def _slopes(scheme: Scheme, at: Place, step: Taken) -> tuple[Solution, Slopes, Array]:
-    """Return the solution of a step, its derivatives, and the misses of its tasks.
+    """Return the solution of a step, its derivatives, and the misses ``y - A a`` of its task rows, shape (p,).
 
     Raises:
         LinAlgError: The equations of the step are singular.

@@ -37,7 +37,7 @@ class Solution(NamedTuple):
         chosen: The scheme's choice.
         force: Derivatives of the inverse dynamics at (v⁺ - v) / h.
         b: Derivative of the joint velocities that tasks demand, shape (a, P); empty without tasks.
-        task: Derivative of the misses of the tasks, shape (p, P); empty without tasks.
+        task: Derivative of the misses ``y - A a`` of the task rows, shape (p, P); empty without tasks.
         error: Relative errors of the tasks' equations (`equations.errors`).
     """
 
@@ -61,7 +61,7 @@ class Slopes(NamedTuple):
         force_slope: Derivative of the forces, shape (3 n, P).
         v_next: Velocity at the end of the period, shape (m,).
         v_slope: Derivative of `v_next`, shape (m, P).
-        task: Derivative of the misses of the tasks, shape (p, P).
+        task: Derivative of the misses ``y - A a`` of the task rows, shape (p, P).
         kinds: Roles of the contacts (`motion.ROLES`), shape (n,).
         joints: 0 for a tracked joint, 1 for a tracked joint at a bound, 2 for a released joint, shape (a,).
         distances: Distances of impulses [N s], speeds [m/s] and motor impulses [N m s] to the next change, shape (3,).

@@ -35,7 +35,7 @@ AT_LIMIT: Final = 1e-7
 
 
 class Wanted(NamedTuple):
-    """The demand of tasks.
+    """The derivative of the demand of tasks.
 
     Attributes:
         b: Derivative of the joint velocities, shape (a, P).

@@ -63,7 +63,8 @@ from idcontrol.solvers.status import INACCURATE, INFEASIBLE, RAY, SOLVED, TOLERA
 from idcontrol.types import Array, Booleans, Integers, Status
 
 CREEP = 1e-6
-"""Creep of sticking contacts, as a fraction of their speed without friction: ``B_r = 1/(CREEP h w)``."""
+"""Creep of sticking contacts, as a fraction of their speed without friction. It sets the tangential damper
+B_r = 1/(CREEP h w), with the inverse mass w of `tangential_compliance`."""
 
 OPENING = 1e-9
 """A contact opens if its opening speed exceeds this share of a reference speed, which is its speed at zero impulse plus

@@ -21,7 +21,7 @@ from idcontrol.types import Array
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Theta:
-    """A scheme of the family; each number is between 0 (start of the step) and 1 (end of the step).
+    """A scheme of the θ-method; each number is between 0 (start of the step) and 1 (end of the step).
 
     Attributes:
         q: θ_q, for the configuration at which forces are evaluated.
