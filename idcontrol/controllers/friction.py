@@ -32,7 +32,7 @@ SLIDES_M_S: Final = 0.03
 """Slip above which a foot counts as sliding [m/s]. Both its present slip and its average over `FADES_S` must exceed
 this speed; feet that creep on soft ground are slower."""
 FADES_S: Final = 0.01
-"""Time constant of the filters of slip and forces [s]: ten periods, to suppress the noise of velocities."""
+"""Time constant of the filters of slip and forces [s]: ten periods of 1 ms, to suppress the noise of velocities."""
 ENOUGH_S: Final = 0.004
 """Time for which sliding feet must carry the whole robot before their forces are used [s]. Feet that carry a part of
 the weight must slide for longer. A scraping foot carries too little to show friction."""

@@ -150,7 +150,7 @@ def _by_group(group: Integers, count: int) -> tuple[Integers, Integers]:  # prag
 def _minimize(
     cost: Cost, H: Hessian, parameters: Parameters, at: Optimum, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Run `idcontrol.models.sap.newton.minimize` for one island, with sparse steps; rows index the island's nodes."""
+    """Run `idcontrol.models.sap.newton.minimize` for one island, with sparse steps and the island's nodes."""
     rows, c, law, momentum = cost.rows, cost.c, cost.law, cost.momentum
     z, gamma, u = at.z, at.gamma, at.u
     most, nodes, taken = parameters.iterations, z.shape[0], mark(arena)

@@ -25,13 +25,13 @@ from idcontrol.types import Array, Booleans, Integers
 CONVERGED, STALLED, NOT_FINITE, UNPHYSICAL, UNSETTLED = 0, 1, 2, 3, 4
 
 ACCEPTED = 1e-7
-"""Momentum error (eq. 24, and `_own_error`) up to which a search counts as solved although rounding has ended it."""
+"""Momentum error, from `minimize`, up to which a search counts as solved although rounding has ended it."""
 
 PRECISE = 1e-10
 """Limit of `_own_error` for a converged search, unless a coarser tolerance is set."""
 
 ABSOLUTE = 1e-16
-"""ε_a of the stopping rule, eq. 20 [sqrt J]."""
+"""ε_a of the stopping rule [sqrt J] (Castro, Permenter & Han 2022, eq. 20)."""
 
 ROUNDING = 1e-9
 """Momentum error below which rounding ends the search as soon as a step does not halve the error."""
