@@ -116,6 +116,8 @@ class NoisyRun:
 def run(config: Config, progress: Progress) -> Results:
     """Run every controller that predicts forces, with and without projection of the demanded accelerations.
 
+    Then compare `RAW` and `SMOOTHED` on the states of a trot.
+
     Raises:
         InputError: The robot cannot sway on its feet, or the run is shorter than three periods.
     """

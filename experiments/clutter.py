@@ -200,7 +200,10 @@ def _mean_slip(solution: SparseSolution, which: Booleans) -> float:
 
 
 def run(config: Config, progress: Progress) -> Results:
-    """Drop heaps with and without walls: of the main size, of growing sizes, and with other slip parameters."""
+    """Drop heaps with and without walls: of the main size, of growing sizes, and with other slip parameters.
+
+    Steps of the growing heaps are also solved by general solvers, for comparison.
+    """
     # loads the kernels, so that no timed step includes their loading
     simulate(msgspec.structs.replace(config, duration_s=2.0 * config.step_s), config.bodies, walls=True)
     falls = 2 + 2 * len(config.sizes) + 2 * len(config.sigmas)

@@ -155,7 +155,10 @@ class ContactProblems:
     presets: Mapping[str, Config]
 
     def run(self, config: Config, out: Path, progress: Progress) -> dict[str, Any]:
-        """Solve all problems by every model and solver and count; ``so-far.json`` has the counts during the run."""
+        """Solve all problems by every model, and unless they are hostile by every solver; count the outcomes.
+
+        During the run, ``so-far.json`` has the counts.
+        """
         began = time.perf_counter()
 
         def numbers(rows: Callable[[], Any]) -> Iterator[int]:

@@ -103,7 +103,7 @@ class SearchedStep:
 
 
 def run(config: Config, progress: Progress) -> Results:
-    """Time the search and brute force on the same steps.
+    """Time the search and brute force on the same steps, then the search on trots.
 
     Raises:
         InputError: The robot does not stand on feet, or friction has no bound.

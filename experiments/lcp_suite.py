@@ -326,7 +326,7 @@ def mean(values: Sequence[float]) -> float | None:
 def findings(table: Sequence[dict[str, Any]]) -> list[Finding]:
     """Return shares solved, iterations and starts by size, compared with the paper, then counts over all sizes.
 
-    The counts are of data sets with a solution, without a solution, and undecided.
+    The counts are of data sets with a solution, without a solution (also by kind of proof), and undecided.
     """
     out: list[Finding] = []
     for row in table:

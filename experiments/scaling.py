@@ -74,7 +74,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def run(config: Config, progress: Progress) -> Results:
-    """Time each scheme at each number of contacts, alternating with the rigid-body terms (the floor).
+    """Time each scheme at each number of contacts, alternating with the rigid-body terms (the floor); count operations.
 
     Raises:
         InputError: A scheme is unknown, there is no number of contacts, or the robot's trot never has all feet on the

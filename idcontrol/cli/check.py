@@ -19,7 +19,7 @@ from idcontrol.config.entries import library_of
 @click.argument("robot", shell_complete=completion.robots)
 @JSON
 def command(robot: str, as_json: bool) -> int:
-    """Check ROBOT, a name or the path of a robot file or URDF, and list its faults, if any."""
+    """Check ROBOT, a name or the path of a robot file or URDF; print its properties and its faults, if any."""
     report = library_of(robot).check(robot)
     if as_json:
         fields = {name: getattr(report, name) for name in ("robot", "problems", "warnings", "summary")}

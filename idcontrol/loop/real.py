@@ -212,7 +212,7 @@ class ControlLoop:
         )  # fmt: skip
 
     def kept(self) -> None:
-        """Record how long it took to pass on the row of the last tick; call this right afterwards."""
+        """Record how long it took to pass on the row of the last tick; call this right after passing it on."""
         self._telemetry.lap("record")
 
     def _listen(self, cycle: Cycle) -> Fault:

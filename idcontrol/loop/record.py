@@ -66,8 +66,8 @@ FULL = 0.9
 STILL_S = 0.5
 """Time without a row after which the rings of a killed loop count as ended [s]."""
 HELD_UP_S = 30.0
-"""The same while the machine runs or brakes [s]: it will stop and record that, but a busy computer may delay its rows.
-"""
+"""The same while the machine runs or brakes [s]: its rows continue until it has stopped, but a busy computer may delay
+them."""
 
 WORDS: Final = {Mode.READY: "arm", Mode.DAMPED: "recover"}
 """The word that the operator types to leave a mode."""
@@ -85,8 +85,8 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
         ended: ``"duration"``, ``"signal"`` or ``"fault"``.
         faults: Faults that ended the loop or prevented its start (`idcontrol.loop.safety.Fault`); 0 without such a
             fault.
-        overruns: Ticks that took longer than their period.
-        missed: Ticks that were skipped.
+        overruns: Number of ticks that took longer than their period.
+        missed: Number of ticks that were skipped.
         realtime: Privileges that the operating system granted (`idcontrol.loop.realtime.Granted`).
         signal: Number of the signal that ended the loop; null without a signal.
         error: `Counts.error`: one line about the error of planner or controller, or about the pose from which the

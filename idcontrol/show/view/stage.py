@@ -81,7 +81,7 @@ class Stage:
 
         Raises:
             UnknownName: The robot does not exist.
-            InputError: The robot cannot be loaded, or the ground is not valid.
+            InputError: The robot cannot be loaded, `q` does not fit it, or the ground is not valid.
         """
         self.scenery = scenery
         self.ground: Terrain | None = None if scenery.ground is None else scenery.ground.terrain()
