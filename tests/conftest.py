@@ -43,6 +43,14 @@ CONE = re.compile(r"/(judge|models)/.*\[.*coulomb_cone")
 """Tests of the model with circular cones, which Python runs faster than its kernels are compiled."""
 
 
+def pytest_ignore_collect(collection_path, config):
+    """Skip files without an interpreted test if only such tests are selected; importing all files takes seconds."""
+    if config.option.markexpr.startswith("interpreted") and collection_path.suffix == ".py":
+        models = {"judge", "models"} & set(collection_path.parts)  # with tests of `CONE`
+        return None if models or "mark.interpreted" in collection_path.read_text("utf-8") else True
+    return None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Mark tests with expensive kernels as interpreted, or as slow if kernels are compiled; sort tests by kernels."""

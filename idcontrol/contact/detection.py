@@ -34,6 +34,7 @@ from idcontrol.contact.terrain import Terrain
 from idcontrol.kernels.arena import reserve
 from idcontrol.kernels.bound import Bound, bind
 from idcontrol.kernels.jit import njit
+from idcontrol.kernels.linked import linked
 from idcontrol.types import Array, Integers
 
 __all__ = ["GROUND", "Detection", "contact_points", "put", "unmeasured", "untracked"]
@@ -142,6 +143,7 @@ def put(scene: Bound, position: Array, rotation: Array) -> None:
     place(shapes, position, rotation, placed)
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def contact_points(scene: Bound, pairs: Pairs, ground_margin: Array, before: Tracked) -> tuple[Points, Tracked]:
     """Return contact points with their identities, and the record by which the next step matches them.

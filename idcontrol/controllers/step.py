@@ -1061,7 +1061,7 @@ def control_bound(bound: Bound, candidates: AnyContacts) -> OutcomeFields:
 @njit(cache=True, error_model="numpy")
 def assemble_bound(bound: Bound, candidates: Packed, arena: Arena) -> AssembledStep:
     """Assemble the problem that `control` solves, for interpreted code."""
-    machine = bound.values
+    machine = bound.values  # not borrowed: the step refers to its arrays, and Python keeps the step
     step = assemble(bound, machine, ContactArrays(*candidates), arena)
     if machine.tasks.targets.kind.shape[0] > 0:
         held = bind(step)

@@ -16,7 +16,9 @@ from tests.loop.rig import PATIENCE
 @pytest.fixture
 def quick(monkeypatch):
     from idcontrol.bench import execute
+    from idcontrol.problems import walks
 
+    monkeypatch.setattr(walks, "SETTLING", 100)
     monkeypatch.setattr(execute, "PERIODS", 60)
 
 

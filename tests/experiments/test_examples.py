@@ -33,6 +33,7 @@ from idcontrol.types import State
 from tests import GUARD_S
 from tests.loop import rig
 from tests.loop.test_wire import of_version
+from tests.parameters import one_fast
 
 ROOT = Path(__file__).parents[2]
 FAST = LoopSettings(transport="inprocess", pacing="fast", start="standing", policy=Policy(damp_s=0.05))
@@ -104,7 +105,7 @@ def settings(own, machine):
 
 @needs_compiler
 @pytest.mark.wallclock
-@pytest.mark.parametrize("transport", ["udp", "shared"])
+@pytest.mark.parametrize("transport", one_fast(("udp", "shared"), "udp"))
 def test_a_machine_in_c_is_driven(program, transport, tmp_path):
     own, there = free_ports(2)
     memory = tmp_path / "memory"

@@ -39,6 +39,7 @@ def start(manager, *arguments):
 
 
 @needs_compiler
+@pytest.mark.slow
 @pytest.mark.wallclock
 def test_joints_of_a_controller_manager_follow_the_loop_and_brake_at_its_end(manager, tmp_path):
     memory = tmp_path / "memory"
