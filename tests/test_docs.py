@@ -220,6 +220,24 @@ def test_the_names_of_the_library_that_a_page_uses_exist(page):
     assert not {name for name in named if not exists(name)}
 
 
+def test_the_api_describes_the_modules_that_pages_name():
+    sources = "".join(source.read_text(encoding="utf-8") for source in (DOCS / "api").glob("*.rst"))
+    described = set(re.findall(r"automodule:: (\S+)", sources))
+    role = re.compile(r"\{py:(?:obj|mod)\}`[^`]*?~?(idcontrol[\w.]*)>?`")
+    named = {name for page in PAGES.values() for name in role.findall(page)}
+    assert named
+    assert not {name for name in named if module_of(name) not in described}
+
+
+def module_of(name: str) -> str:
+    """Return the module of a dotted name."""
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        return module_of(name.rpartition(".")[0])
+    return name
+
+
 def test_tests_that_pages_name_exist():
     sources = "".join(source.read_text(encoding="utf-8") for source in (ROOT / "tests").rglob("test_*.py"))
     named = {name for page in PAGES.values() for name in re.findall(r"`(test_\w+)`", page)}
