@@ -104,10 +104,10 @@ def _under_predicted_forces(command: Command, system: System, contacts: SphereCo
     0.0,
     "tests/controllers/test_inverse.py",
     "tests/test_long_runs.py",
-    unit="N",
+    unit="N m",
 )
 def torque_excess() -> float:
-    """Return the largest torque under absurd demands minus its limit [N]; zero or negative if all limits hold."""
+    """Return the largest torque under absurd demands minus its limit [N m]; zero or negative if all limits hold."""
     limit, rng = 12.0, np.random.default_rng(1)
     torques = [
         machines.first_command(name, acceleration=size * rng.normal(size=12), limit=limit).tau
