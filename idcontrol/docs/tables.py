@@ -90,7 +90,8 @@ def machine() -> str:
     of = bench["machine"]
     return (
         f"Taken at commit `{of['commit']}`: {of['processor']}, {of['cores']} cores, "
-        f"load {of['load']:.1f}, Python {of['python']}. The floor was {bench['floor_us']:.1f} µs."
+        f"load {of['load']:.1f}, Python {of['python']}. "
+        f"The median floor was {bench['floor_us']:.1f} µs in a walk of `{bench['robot']}`."
     )
 
 

@@ -68,7 +68,7 @@ class LoopSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         pacing: ``real`` is the wall clock. In process only: ``fast`` is simulated time as fast as possible,
             ``simulated`` is simulated time slowed down to the wall clock.
         bind: Address at which to listen for UDP, HOST:PORT; null means a free port of loopback.
-        peer: Address of the machine: HOST:PORT over UDP, or with ``shared`` a file, best in ``/dev/shm``. The ticks of
+        peer: Address of the machine: HOST:PORT over UDP, or a file over ``shared``, best in ``/dev/shm``. The ticks of
             the loop follow this machine's states. null starts a plant in a separate process.
         joints: Order of the joints of the machine at `peer`, one of `orders` in the robot file; null means the order of
             the model.
