@@ -19,6 +19,7 @@ import idcontrol.loop
 from idcontrol import cli
 from idcontrol.errors import InputError
 from idcontrol.experiments import live
+from idcontrol.experiments.examples import linear_feedback
 from idcontrol.loop import launch
 from idcontrol.loop.clock import WallClock
 from idcontrol.loop.launch import LoopSettings
@@ -65,6 +66,15 @@ def test_the_example_of_a_whole_body_controller_trots_and_predicts_forces(tmp_pa
     assert metrics["completed"]
     assert metrics["q_err_rad"] < 0.006
     assert metrics["force_err_rel"] < 0.03
+
+
+@pytest.mark.slow
+def test_linear_feedback_smooths_gains_that_a_slow_loop_cannot_hold():
+    joint, linear = (
+        linear_feedback.trot(law, 250.0, kp_1_s2=40000.0, kd_1_s=400.0)
+        for law in (linear_feedback.impedance, linear_feedback.linear_feedback)
+    )
+    assert linear.dtau_nm_s < 0.5 * joint.dtau_nm_s
 
 
 # --- the machine in C ---
