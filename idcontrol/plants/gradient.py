@@ -82,7 +82,7 @@ def linearized(system: System, spheres: SphereContacts, step: Stepped) -> Linear
     back, order = np.argsort(system.order), system.order
     v_next, v_slope = turned(system.flyer_rows, h, step.v_plus, moved.slope)
     u = terms.J @ step.v_plus - target
-    room, speed = distances(moved.roles, contacts.mu, u, step.f, kept, 0.0)
+    room, speed = distances(step.law, moved.roles, contacts.mu, u, step.f, kept, 0.0)
     error = np.maximum(moved.error, unexplained)
     return Linearization(
         identity=contacts.identity.copy(),

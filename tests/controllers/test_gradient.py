@@ -234,6 +234,22 @@ def test_the_margin_is_zero_if_the_vertex_below_a_ramp_does_not_load_a_foot(quad
     assert lin.margin.force == 0.0
 
 
+@pytest.mark.parametrize("name", ["id-coulomb-qp", "id-coulomb-lcp"])
+def test_the_margin_of_a_sliding_foot_ends_where_a_second_edge_of_its_pyramid_rubs(quadruped, name):
+    """Friction acts along the axis with the faster slip."""
+    control = walker.controller(name, mu=0.02, impacts=False)
+    state, reference = moving(quadruped, SLIDING)
+    joints, margins = np.zeros(12), []
+    still = structs.replace(reference, q=state.q[7:], v=joints, a=joints)
+    for across in (0.1, 0.19):
+        v = np.concatenate(([0.2, across, 0.0, 0.0, 0.0, 0.0], joints))
+        control.reset()
+        _, lin = control.linearize(structs.replace(state, v=quadruped.to_pinocchio(v)), still)
+        assert set(lin.active.contacts) == {"slide"}
+        margins.append(lin.margin.speed)
+    assert 0.0 < margins[1] < 0.1 * margins[0]
+
+
 def test_four_feet_that_stick_have_no_derivative_of_forces_on_the_circular_cone(quadruped):
     """Newton's method finds any of the many impulses."""
     control = walker.controller("id-coulomb-cone", mu=0.7)

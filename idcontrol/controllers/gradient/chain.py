@@ -23,6 +23,7 @@ from idcontrol.controllers.gradient.site import NO_ERRORS
 from idcontrol.dynamics.derivatives import skew, turn_by
 from idcontrol.kernels.bound import Bound, bind
 from idcontrol.kernels.jit import njit
+from idcontrol.models.distribution import COULOMB, DISSIPATION
 from idcontrol.models.reduced import ALL_EDGES
 from idcontrol.types import Array, Integers
 
@@ -264,7 +265,7 @@ def _distances(visited: Bound, solved: Bound, solution: Bound, moved: Moved, sha
     u = site.terms.J @ moved.v_plus - step.target
     room = np.inf
     vertex = chosen.raw if determined else np.zeros(0)
-    least, speed = distances(moved.roles, step.cones.mu, u, vertex, chosen.kept, step.cones.v_tol)
+    least, speed = distances(chosen.law, moved.roles, step.cones.mu, u, vertex, chosen.kept, step.cones.v_tol)
     s = (site.terms.M @ moved.v_plus + step.w.kappa)[fixed] - np.ascontiguousarray(site.terms.J[:, fixed].T) @ known.f
     for k in range(fixed.shape[0]):
         if not chosen.shares or not (shared.bounded == k).any():
@@ -274,10 +275,13 @@ def _distances(visited: Bound, solved: Bound, solution: Bound, moved: Moved, sha
 
 
 @njit(cache=True, error_model="numpy")
-def distances(roles: Roles, mu: Array, u: Array, vertex: Array, kept: Array, v_tol: float) -> tuple[float, float]:
+def distances(
+    law: int, roles: Roles, mu: Array, u: Array, vertex: Array, kept: Array, v_tol: float
+) -> tuple[float, float]:
     """Return the distances of impulses [N s] and of speeds [m/s] to the next change of the roles of n contacts.
 
     Args:
+        law: Law of the contacts (`motion.contact_roles`).
         roles: The roles.
         mu: Friction, shape (n,).
         u: Velocities of the contacts relative to their targets, shape (3 n,) [m/s].
@@ -291,11 +295,15 @@ def distances(roles: Roles, mu: Array, u: Array, vertex: Array, kept: Array, v_t
         if kept.shape[1] > 0:
             force = min(force, np.abs(fit(kept, vertex)[0]).min())
     for i in range(n):
-        kind, slip = roles.kind[i], max(abs(u[n + i]), abs(u[2 * n + i]))
+        kind, along, across = roles.kind[i], abs(u[n + i]), abs(u[2 * n + i])
+        slip = max(along, across)
         if vertex.shape[0] > 0 and kind != PART and not vertex[i::n].any():  # another vertex may load this contact
             force = 0.0
         if kind == PART:
-            speed = min(speed, u[i])
+            lifts = (u[i] - mu[i] * slip) / np.hypot(1.0, mu[i]) if law == DISSIPATION and mu[i] < np.inf else u[i]
+            speed = min(speed, lifts)
         elif kind == SLIDE:
             speed = min(speed, min(slip, abs(slip - v_tol)))
+            if law in (COULOMB, DISSIPATION) and mu[i] > 0.0 and (roles.owner == i).sum() == 1:
+                speed = min(speed, abs(along - across))  # at equal speeds a second edge carries friction, too
     return force, speed
