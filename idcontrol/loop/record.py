@@ -63,6 +63,13 @@ largest number of rows in a block."""
 FULL = 0.9
 """Median duration of ticks, as a fraction of the period, from which on a loop is `too_slow`: Linux may then pause it
 (`idcontrol.loop.realtime`)."""
+STALL = 5.0
+"""Duration of a tick, in periods, from which on `stall` names it as a possible cause of a silence."""
+SPENT_ON: Final = {
+    "read": "reading the state", "estimate": "the estimator", "plan": "the planner", "control": "the controller",
+    "gate": "the gate and sending", "record": "the record",
+}  # fmt: skip
+"""`PARTS` of a tick in words."""
 STILL_S = 0.5
 """Time without a row after which the rings of a killed loop count as ended [s]."""
 HELD_UP_S = 30.0
@@ -318,6 +325,7 @@ class Scribe:
         if Fault.PEER in faults:
             causes += [f"at the machine, {MEANINGS[fault]}" for fault in Fault(self._machine_ended_by)]
         slow = too_slow(compute_us, self._h) if Fault.OVERRUN in faults else None
+        slow = slow or (stall(recorded, self._h) if faults & (Fault.SILENT | Fault.PEER) else None)
         return "; ".join(causes if slow is None else [*causes, slow])
 
     def _culprit(self, fault: Fault, recorded: Mapping[str, Array]) -> str:
@@ -389,6 +397,20 @@ def too_slow(compute_us: Array, h: float) -> str | None:
     return (
         f"half of the ticks took {median:.0f} us or more of a period of {1e6 * h:.0f} us: with this controller the "
         f"computer cannot keep {1.0 / h:.0f} Hz; ask for a lower rate (--rate)"
+    )
+
+
+def stall(recorded: Mapping[str, Array], h: float) -> str | None:
+    """Return a sentence about the longest tick with torques if it took `STALL` periods `h` [s]; otherwise None."""
+    times = np.where(recorded["mode"] == Mode.RUNNING, np.nan_to_num(recorded["compute_us"]), 0.0)
+    if not times.size or times.max() < STALL * 1e6 * h:
+        return None
+    longest = int(times.argmax())
+    spent = np.array([recorded[f"{part}_us"][longest] for part in PARTS])
+    k = int(np.argmax(np.nan_to_num(spent)))  # NaN for a part that this loop lacks
+    return (
+        f"one tick took {1e-3 * times[longest]:.1f} ms, {1e-3 * spent[k]:.1f} ms of it for {SPENT_ON[PARTS[k]]}; "
+        f"the period is {1e3 * h:g} ms"
     )
 
 

@@ -17,10 +17,22 @@ from idcontrol.loop.clock import NS
 from idcontrol.loop.jobs import RecordJob, encode, start
 from idcontrol.loop.life import Phase
 from idcontrol.loop.memory import anonymous
-from idcontrol.loop.record import READY, WRITTEN_AT_ONCE, Batch, Ending, Lines, Scribe, _Drain, end_speed, too_slow
+from idcontrol.loop.record import (
+    READY,
+    WRITTEN_AT_ONCE,
+    Batch,
+    Ending,
+    Lines,
+    Scribe,
+    _Drain,
+    end_speed,
+    stall,
+    too_slow,
+)
 from idcontrol.loop.ring import Ring, ring_bytes
 from idcontrol.loop.safety import MEANINGS, NAMES, Fault, Mode, Policy, Rule
 from idcontrol.loop.session import wire_format
+from idcontrol.loop.telemetry import PARTS
 from idcontrol.loop.wire import Drop
 from idcontrol.record.channels import views, width
 from idcontrol.record.recording import load
@@ -310,6 +322,18 @@ def test_a_period_that_is_too_short_for_its_ticks_is_named():
     assert "4000 Hz" in said
     assert too_slow(slow, 1e-3) is None
     assert too_slow(np.full(3, np.nan), 1e-3) is None
+
+
+def test_the_part_of_a_stalled_tick_is_named():
+    spent = {f"{part}_us": np.full(3, 10.0) for part in PARTS}
+    recorded = spent | {
+        "mode": np.array([Mode.ARMED, Mode.RUNNING, Mode.RUNNING], dtype=np.float64),
+        "compute_us": np.array([9e4, 12000.0, np.nan]),
+        "plan_us": np.array([8e4, 11400.0, np.nan]),
+    }
+    said = stall(recorded, 1e-3)
+    assert said == "one tick took 12.0 ms, 11.4 ms of it for the planner; the period is 1 ms"
+    assert stall(recorded | {"compute_us": np.array([9e4, 400.0, np.nan])}, 1e-3) is None
 
 
 @pytest.mark.parametrize("attended", [True, False])
