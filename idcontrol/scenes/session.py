@@ -11,7 +11,6 @@ import msgspec
 import numpy as np
 
 from idcontrol import controllers
-from idcontrol.controllers.impedance import centred
 from idcontrol.errors import InputError
 from idcontrol.loop.life import Between
 from idcontrol.loop.safety import Limits
@@ -106,12 +105,11 @@ class WalkSession:
         """Return the planner of the walk."""
         guide = self._scene.guide()
         planner = self._scene.planner(guide)
-        plan = centred(planner, self._scene.period_s) if self._scene.config.command.kind == "impedance" else planner
         lying = self._scene.robot.description.lying
         return NotedPlanner(
             planner,
             progress_of(guide),
-            plan,
+            self._scene.plan(planner),
             guide if isinstance(guide, Joystick) else None,
             out_m=0.0 if lying is None else lying.feet_out_m,
         )

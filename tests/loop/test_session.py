@@ -10,6 +10,7 @@ from idcontrol import robots
 from idcontrol.errors import InputError
 from idcontrol.loop.session import wire_format
 from idcontrol.loop.wire import within
+from idcontrol.scenes.disturbances import Disturbance
 from idcontrol.scenes.walk import WalkConfig, WalkPath
 from idcontrol.sensing import Sensing
 from tests.scenes import loops
@@ -58,6 +59,21 @@ def test_limits_of_the_robot_file_reach_brake_drives_and_supply(tmp_path):
 def test_a_loop_senses_by_its_own_settings_and_says_so():
     with pytest.raises(InputError, match=r"loop\.sensing"):
         loops.walk.session(WalkConfig(sensing=Sensing(base="estimated")))
+
+
+def test_the_schedule_error_of_a_walk_reaches_the_controller_of_its_loop():
+    def plan(late_s):
+        session = loops.walk.session(WalkConfig(robot="go1", disturbance=Disturbance(touchdown_late_s=late_s)))
+        planner = session.planner()
+        planner.reset(session.start)
+        return [planner(structs.replace(session.start, t=t)) for t in np.arange(0.0, 0.8, 2e-3)]
+
+    late = []
+    for right, wrong in zip(plan(0.0), plan(0.02), strict=True):
+        landed = right.stance & np.isfinite(right.since_touchdown)
+        late += list(wrong.since_touchdown[landed] - right.since_touchdown[landed])
+    assert len(late) > 100
+    np.testing.assert_allclose(late, 0.02, rtol=1e-9)
 
 
 def test_a_walk_follows_the_joystick_of_its_machine_and_stands_without_one():
