@@ -200,7 +200,7 @@ def _measured(arrays: Mapping[str, Array], scene: GraspScene, h: float, steps: i
     arm, held = ~scene.fingers, slice(0, max(end, 1))
     nothing = np.zeros_like(arrays["q_err"][:, arm])
     return {
-        "mu_plant": scene.pyramid_mu,
+        "mu_plant": scene.mu_plant,
         "mu_controller": scene.mu_controller,
         "steps": len(away),
         "dropped_at_s": end * h if end < steps else None,
@@ -246,14 +246,14 @@ def _grip_while(arrays: Mapping[str, Array], held: slice) -> dict[str, float]:
 def _check(scene: GraspScene, swing: ArmSwing) -> list[Finding]:
     """Return findings about the limits of friction and torques: can the hand hold the box, and with which grip?"""
     system = scene.system()
-    start, tips = scene.start(), scene.tips(system, scene.pyramid_mu)
+    start, tips = scene.start(), scene.tips(system, scene.mu_plant)
     system.update(start.q, start.v)
     planned = replace(swing, closing=0.0)
     period = 2.0 * np.pi / swing.rate
     plan = [planned.at(period * k / INSTANTS) for k in range(INSTANTS)]
     loads = grasp_feasibility.grasp_loads(system, tips, plan, BOX, scene.mount)
     limit, fingers = system.effort_limit, scene.fingers
-    needed = grasp_feasibility.grip_needed(loads, scene.pyramid_mu, fingers, limit)
+    needed = grasp_feasibility.grip_needed(loads, scene.mu_plant, fingers, limit)
     grip = _grip_torque(scene, tips, start, system)
     mu = grasp_feasibility.least_friction(loads, grip, fingers, limit)
     return [

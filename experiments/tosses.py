@@ -187,7 +187,7 @@ def engine(entry: Engine, parameters: Mapping[str, float], cube: Cube, h: float)
     offsets = (cube.half_width_m - POINT_M) * SIGNS
     contacts = SphereContacts(system, ["cube"] * 8, POINT_M, plane(), mu, offsets=offsets)
     settings = msgspec.convert(options, plants.GroundSettings)
-    plant = plants.build(entry.plant, plants.Setup(system=system, contacts=contacts, dt=h, settings=settings, mu=mu))
+    plant = plants.build(entry.plant, plants.Setup(system=system, contacts=contacts, dt=h, settings=settings))
     if contact:
         plant.model.geom_solref[:, :2] = contact["time_constant_s"], contact["damping_ratio"]  # type: ignore[attr-defined]
     return plant

@@ -94,7 +94,6 @@ class Step:
             h=H,
             acceleration_gains=Gains(kp=stiffness, kd=damping),
             robot=robot,
-            mu=MU,
             tasks=self._tasks(case, q),
         )
         self.controller: Any = controllers.build(CONTROLLER, self.setup)

@@ -263,6 +263,11 @@ def _require(kind: Kind, name: str, what: str, missing: list[str]) -> None:
         )
 
 
+def smallest_mu(contacts: Any) -> float | None:
+    """Return the smallest friction coefficient of a detector's contacts; None without contacts or their attribute."""
+    return min(map(float, getattr(contacts, "mu", ())), default=None)
+
+
 def _needed(target: Callable[..., Any]) -> list[inspect.Parameter]:
     """Return the parameters of `target` without default, except ``*args`` and ``**kwargs``."""
     return [

@@ -77,7 +77,6 @@ class Setup:
         settings: Settings of inverse-dynamics controllers.
         robot: The robot, for its standing pose and for controllers constructed from (robot, mu, rate); None if it has
             no robot file.
-        mu: The assumed friction coefficient; None if it varies between contacts.
         drive_gains: Gains that the drives apply to impedance commands [N m/rad, N m s/rad]; None to send torques only.
             The drives of `pid` get `torque_gains` instead.
         beside: True to add feedback with `torque_gains`, if there are any, to the torques of any controller but `pid`.
@@ -91,10 +90,14 @@ class Setup:
     torque_gains: Gains | None = None
     settings: InverseSettings = field(default_factory=InverseSettings)
     robot: TunedRobot | None = None
-    mu: float | None = None
     drive_gains: Gains | None = None
     beside: bool = False
     tasks: Sequence[Task] = ()
+
+    @property
+    def mu(self) -> float | None:
+        """The assumed friction coefficient, the smallest of all contacts; None without contacts."""
+        return places.smallest_mu(self.contacts)
 
     @property
     def rate_hz(self) -> float:
@@ -173,7 +176,6 @@ def make(
         torque_gains=Gains(kp=kp, kd=kd),
         settings=InverseSettings() if settings is None else settings,
         robot=robot,
-        mu=mu,
         tasks=tuple(tasks or ()),
     )
     return build(name, setup)

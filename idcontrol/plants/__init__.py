@@ -105,7 +105,6 @@ class Setup:
         settings: Settings of the ground.
         robot: The robot, needed by plants whose constructor takes (robot, mu, rate); None for a machine without a robot
             file.
-        mu: The true friction coefficient; None if there is no single value.
     """
 
     system: System
@@ -113,7 +112,11 @@ class Setup:
     dt: float
     settings: GroundSettings = field(default_factory=GroundSettings)
     robot: FootedRobot | None = None
-    mu: float | None = None
+
+    @property
+    def mu(self) -> float | None:
+        """The true friction coefficient, the smallest of all contacts; None without contacts."""
+        return places.smallest_mu(self.contacts)
 
     @property
     def rate_hz(self) -> float:
@@ -155,7 +158,7 @@ def make(
     for argument in unknown:  # `mu` has a default so that a misspelt name is reported before a missing one
         raise UnknownName("argument", argument, ("mu", "rate_hz"))
     contacts = on_flat_ground(robot, mu)
-    return build(name, Setup(system=contacts.system, contacts=contacts, dt=period(rate_hz), robot=robot, mu=mu))
+    return build(name, Setup(system=contacts.system, contacts=contacts, dt=period(rate_hz), robot=robot))
 
 
 def build(name: str, setup: Setup) -> SimulatedPlant:

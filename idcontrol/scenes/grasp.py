@@ -154,7 +154,7 @@ class GraspScene:
         )
 
     @property
-    def pyramid_mu(self) -> float:
+    def mu_plant(self) -> float:
         """Friction along the tangents within the plant's friction pyramid."""
         return self.config.friction.of_plant(self.config.mu, plants.contact_law(self.config.plant))
 
@@ -221,20 +221,18 @@ class GraspScene:
             UnknownName: The controller does not exist.
         """
         config, system = self.config, self.system()
-        counted = self.mu_controller
         own, a = self.robot.description.gains.acceleration, system.n_actuated
         kp, kd = (own.kp_1_s2, own.kd_1_s) if config.acceleration_gains is None else config.acceleration_gains
         torque_kp, torque_kd = self.robot.torque_gains(self.names)
         torque = Gains(kp=torque_kp, kd=torque_kd)
         setup = controllers.Setup(
             system=system,
-            contacts=self.tips(system, counted, orientation=config.friction.turn_rad),
+            contacts=self.tips(system, self.mu_controller, orientation=config.friction.turn_rad),
             h=self.period_s,
             acceleration_gains=Gains(kp=np.full(a, kp), kd=np.full(a, kd)),
             torque_gains=torque,
             settings=config.inverse,
             robot=self.robot,
-            mu=counted,
         )
         controller = controllers.build(config.controller, setup)
         if config.torque_feedback and config.controller != "pid":
@@ -242,7 +240,7 @@ class GraspScene:
         if config.grip_n == 0.0:
             return controller
         beside = self.system()
-        return GrippingController(controller, beside, self.tips(beside, counted), config.grip_n)
+        return GrippingController(controller, beside, self.tips(beside, self.mu_controller), config.grip_n)
 
     def plant(self) -> plants.SimulatedPlant:
         """Return the plant.
@@ -253,10 +251,8 @@ class GraspScene:
         """
         config, system = self.config, self.system()
         dt = self.period_s if config.plant_rate_hz is None else 1.0 / config.plant_rate_hz
-        tips = self.tips(system, self.pyramid_mu)
-        setup = plants.Setup(
-            system=system, contacts=tips, dt=dt, settings=config.ground, robot=self.robot, mu=self.pyramid_mu
-        )
+        tips = self.tips(system, self.mu_plant)
+        setup = plants.Setup(system=system, contacts=tips, dt=dt, settings=config.ground, robot=self.robot)
         return plants.build(config.plant, setup)
 
     def scenery(self) -> Scenery:

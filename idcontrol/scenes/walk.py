@@ -422,9 +422,12 @@ class WalkScene:
         """Return the setup of the walk's controller."""
         config, own = self.config, self.robot.description.gains.acceleration
         gains = config.gains.of(config.controller)
-        assumed = self.mu_controller
-        own_terms = self.robot.system(self.actuators())
-        contacts = self.robot.contacts(assumed, self._assumed_ground, own_terms, orientation=config.friction.turn_rad)
+        contacts = self.robot.contacts(
+            self.mu_controller,
+            self._assumed_ground,
+            self.robot.system(self.actuators()),
+            orientation=config.friction.turn_rad,
+        )
         system = contacts.system
         torque_kp, torque_kd = self.robot.torque_gains(system.actuated_names)
         acceleration = (
@@ -444,7 +447,6 @@ class WalkScene:
             torque_gains=Gains(kp=torque_kp, kd=torque_kd),
             settings=config.inverse,
             robot=self.robot,
-            mu=assumed,
             beside=gains.beside,
             drive_gains=self._drive_gains(Gains(kp=kp, kd=kd)) if config.command.kind == "impedance" else None,
         )
@@ -477,7 +479,7 @@ class WalkScene:
         else:
             feet = self.robot.contacts(mu, self.ground, system, supports=lies)
         dt = period_s if config.plant_rate_hz is None else 1.0 / config.plant_rate_hz
-        setup = plants.Setup(system=system, contacts=feet, dt=dt, settings=config.ground, robot=self.robot, mu=mu)
+        setup = plants.Setup(system=system, contacts=feet, dt=dt, settings=config.ground, robot=self.robot)
         hangs, estop_s = config.hoist.hangs, config.hoist.estop_s
         plant = Hoisted(system, estop_s) if hangs else plants.build(config.plant, setup)
         if ready and isinstance(plant, Stepping):

@@ -297,7 +297,7 @@ class WholeBodyScene:
             system = scaled(system, 1.0 + config.unknown.mass_error)
         mu = config.friction.of_plant(config.mu, plants.contact_law(config.plant))
         contacts = self.true.contacts(mu, system=system)
-        setup = plants.Setup(system=system, contacts=contacts, dt=h, settings=config.ground, robot=self.robot, mu=mu)
+        setup = plants.Setup(system=system, contacts=contacts, dt=h, settings=config.ground, robot=self.robot)
         plant = plants.build(config.plant, setup)
         if config.push.at_s is not None:
             plant = Kicked(plant, round(config.push.at_s * config.rate_hz), *self._kick(system.mass))

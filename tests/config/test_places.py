@@ -190,6 +190,7 @@ def test_a_class_in_a_file_takes_robot_friction_and_rate_or_a_setup():
     built = controllers.make("mine.py:FromRobot", robot, mu=0.6, rate_hz=500.0)
     assert built.given == ("links", 0.6, pytest.approx(500.0))
     assert controllers.make("mine.py:FromSetup", robot, mu=0.6).setup.mu == 0.6
+    assert controllers.make("mine.py:FromRobot", robot, contacts=robot.contacts(0.3)).given[1] == 0.3
     assert plants.make("mine.py:Plant", robot, mu=0.6).contact_forces().identity.size == 0
 
 

@@ -22,7 +22,7 @@ H = 1e-3
 def loop(robot, controller, plant, seconds, move):
     """Run a controller on a plant; yield state, command, and the plant's forces over the period."""
     contacts = robot.contacts(0.6)
-    body = plants.build(plant, plants.Setup(system=contacts.system, contacts=contacts, dt=H, mu=0.6))
+    body = plants.build(plant, plants.Setup(system=contacts.system, contacts=contacts, dt=H))
     state, reference = body.reset(robot.standing_state(contacts.system)), robot.standing_reference()
     for k in range(round(seconds / H)):
         move(k * H)

@@ -130,7 +130,7 @@ def test_a_circular_cone_is_no_pyramid(controller, pyramid):
 
 def test_original_fingertips_have_the_circumscribed_pyramid_in_box_axes():
     scene = GraspScene.of(structs.replace(PRESETS["paper"], mu=MU))
-    tips = scene.tips(scene.system(), scene.pyramid_mu)
+    tips = scene.tips(scene.system(), scene.mu_plant)
     tips.system.update(scene.start().q, scene.start().v)
     result = tips.detect(np.inf)
     np.testing.assert_allclose(np.sort(np.abs(result.axes[:, 1]), axis=1), [[0.0, 0.0, 1.0]] * 4, rtol=0, atol=1e-12)

@@ -180,7 +180,7 @@ def test_an_arm_presses_a_steep_wall_as_its_target_asks(listed):
     )  # fmt: skip
     controller = controllers.build("id-coulomb-qp", setup)
     real = robot.system()
-    plant = plants.build("coulomb-lcp", plants.Setup(system=real, contacts=pressing(real, wall), dt=H, mu=0.6))
+    plant = plants.build("coulomb-lcp", plants.Setup(system=real, contacts=pressing(real, wall), dt=H))
     state = plant.reset(State(t=0.0, q=q, v=v))
     reference = Reference.standing(system.joint_positions(q), feet=1)
     for newtons in (5.0, 20.0, 40.0):
