@@ -98,9 +98,9 @@ class Scenery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         robot: Name or path of the robot, whose configuration is in ``q``; None without a robot.
         bodies: Other bodies.
         ground: The ground; None without ground.
-        mu: Friction coefficient of the ground; None if there is no single value, because nothing slips or each
-            touchdown has a different value.
-        mu_told: Friction coefficient that the controller assumes; None in the same cases as `mu`.
+        mu: Friction along the tangents of the plant's pyramid; None if there is no single value, because nothing slips
+            or each touchdown has a different value.
+        mu_controller: Friction along the tangents assumed by the controller, recorded as ``mu_told``; None if infinite.
         hands: Names of the robot's hands that may touch walls; they are numbered after its feet.
         walls: Unit normal and offset of each wall ``n·p = offset``, which feet and hands may touch; `bodies` contains
             the drawn walls.
@@ -110,7 +110,7 @@ class Scenery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     bodies: tuple[DrawableBody, ...] = ()
     ground: DrawableGround | None = DrawableGround()
     mu: NotNegative | None = None
-    mu_told: NotNegative | None = None
+    mu_controller: NotNegative | None = msgspec.field(default=None, name="mu_told")
     hands: tuple[str, ...] = ()
     walls: tuple[tuple[float, float, float, float], ...] = ()
 

@@ -62,7 +62,7 @@ from idcontrol.scenes.hoist import Hoist, Hoisted
 from idcontrol.scenes.settings import AssumedFriction, FeedbackGains
 from idcontrol.sensing import Sensing, sense, stance
 from idcontrol.sensing.ahead import Ahead
-from idcontrol.types import ContactLaw, Controller, Integers, Reference, Sensed, State
+from idcontrol.types import Controller, Integers, Reference, Sensed, State
 
 DIAMOND = ((0.25, 0.0), (0.0, 0.25), (0.0, -0.25), (-0.25, 0.0))
 """The waypoints of Zapolsky & Drumwright 2017, Fig. 17 [m]; the robot starts at the origin."""
@@ -576,13 +576,13 @@ class WalkScene:
 
     def scenery(self) -> Scenery:
         """Return the robot and the ground for display (`idcontrol view`)."""
-        config, counted = self.config, self.config.friction.of_controller(self.config.mu, ContactLaw())
+        config = self.config
         one_friction = np.isfinite(config.mu) and config.mu_range is None and config.patch.mu is None
         return Scenery(
             robot=config.robot if config.robot == self.robot.name else str(self.robot.path.resolve()),
             ground=DrawableGround.of(self.ground),
-            mu=config.mu if one_friction else None,
-            mu_told=counted if np.isfinite(counted) else None,
+            mu=self._of_plant(config.mu) if one_friction else None,
+            mu_controller=self.mu_controller if np.isfinite(self.mu_controller) else None,
         )
 
     def _gaits(self, own: Gait) -> tuple[Gait, tuple[tuple[float, Gait | None], ...]]:

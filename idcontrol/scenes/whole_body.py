@@ -156,6 +156,7 @@ class WholeBodyScene:
     Attributes:
         config: The configuration.
         robot: The robot, in front of the assumed wall if there is one.
+        mu_plant: Friction coefficient along each tangent of the plant's friction pyramid.
         mu_controller: Friction coefficient along each tangent, as assumed by the controller.
         way: The route of a walk; None without waypoints.
         body: Tasks and feet.
@@ -181,8 +182,8 @@ class WholeBodyScene:
             trunk_kp_1_s2=config.trunk_kp_1_s2,
             hand=None if self.robot.walls else config.reach.frame,
         )
-        law, assumed = controllers.contact_law(config.controller), config.friction
-        self.mu_controller = assumed.of_controller(config.mu, law)
+        self.mu_plant = config.friction.of_plant(config.mu, plants.contact_law(config.plant))
+        self.mu_controller = config.friction.of_controller(config.mu, controllers.contact_law(config.controller))
         contacts = self.robot.contacts(self.mu_controller)
         self.way = self._drawn_way()
         self.motion = self._motion(contacts)
@@ -258,7 +259,6 @@ class WholeBodyScene:
     def scenery(self) -> Scenery:
         """Return the robot and the ground for display (`idcontrol view`)."""
         name = self.config.robot if self.config.robot == self.robot.name else str(self.robot.path.resolve())
-        nominal = self.mu_controller if np.isfinite(self.mu_controller) else None
         panels: tuple[DrawableBody, ...] = ()
         if isinstance(self.motion, Press):
             x, y, z = self.motion.middle.tolist()
@@ -267,8 +267,8 @@ class WholeBodyScene:
         return Scenery(
             robot=name,
             bodies=panels,
-            mu=self.config.mu if np.isfinite(self.config.mu) else None,
-            mu_told=nominal,
+            mu=self.mu_plant if np.isfinite(self.mu_plant) else None,
+            mu_controller=self.mu_controller if np.isfinite(self.mu_controller) else None,
             hands=tuple(hand.name for hand in self.robot.hands),
             walls=self.true.walls,
         )
@@ -295,8 +295,7 @@ class WholeBodyScene:
             system = loaded(system, config.unknown.payload_share)
         if config.unknown.mass_error != 0.0:
             system = scaled(system, 1.0 + config.unknown.mass_error)
-        mu = config.friction.of_plant(config.mu, plants.contact_law(config.plant))
-        contacts = self.true.contacts(mu, system=system)
+        contacts = self.true.contacts(self.mu_plant, system=system)
         setup = plants.Setup(system=system, contacts=contacts, dt=h, settings=config.ground, robot=self.robot)
         plant = plants.build(config.plant, setup)
         if config.push.at_s is not None:

@@ -294,7 +294,7 @@ class Page:
                 pairs = list(zip(tails, heads, strict=True))
                 self._arrows[name].append(_Arrow(frame, pairs, self._mesh(f"{place}/head", head, shadow=False)))
             self._switch(f"Forces {name}", [whole])
-        assumed, true = stage.scenery.mu_told, stage.scenery.mu
+        assumed, true = stage.scenery.mu_controller, stage.scenery.mu
         cones = [(mu, colour) for mu, colour in ((assumed, PREDICTED), (true, MEASURED)) if mu]
         words = [f"{mu:g} {who}" for who, mu in (("true", true), ("assumed", assumed)) if mu]
         if cones:

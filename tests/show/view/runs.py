@@ -23,7 +23,7 @@ def walk(folder, *, finish=True, lost=(), rows=ROWS):
             "feet": ["LF", "RF", "LH", "RH"],
             "joint_q": list(range(7, 19)),
         },
-        "scene": msgspec.to_builtins(Scenery(robot="links", mu=0.8, mu_told=0.64)),
+        "scene": msgspec.to_builtins(Scenery(robot="links", mu=0.8, mu_controller=0.64)),
     }
     channels = {"t": (), "q": (19,), "q_des": (12,), "tau": (12,), "force": (4, 3), "force_pred": (4, 3)}
     force = np.array([[1.0, 0.5, 12.0], [0.0, 0.0, 0.0], [-1.0, 0.3, 20.0], [0.5, 0.0, 15.0]])
