@@ -81,7 +81,7 @@ def caught(steps: Sequence[Footstep], ground: Ground, walk: Steps, plan: DcmPlan
         steps: The remaining steps; if a foot is in the air, its step is the first.
         ground: The feet and contact points on which the machine stands.
         walk: Provides the times of a walk and the reach.
-        plan: Provides ω.
+        plan: The present plan. Provides ω and, before the first lift-off, the zero-moment point at `t`.
         t: Present time [s].
         com: Measured horizontal motion of the centre of mass, shapes (2,); its acceleration is not used.
     """

@@ -121,15 +121,29 @@ class Robot:
         return table_problems(msgspec.to_builtins(self.description), names)
 
     def torque_limit(self, names: Sequence[str]) -> Array:
-        """Return the largest torque of the actuated joints `names`, shape (a,) [N m or N]."""
+        """Return the largest torque of the actuated joints `names`, shape (a,) [N m or N].
+
+        Raises:
+            InputError: The table in the robot file does not fit these joints.
+        """
         return self._per_joint("limits.torque_nm", names)
 
     def velocity_limit(self, names: Sequence[str]) -> Array:
-        """Return the largest speed of the actuated joints `names`, shape (a,) [rad/s or m/s]."""
+        """Return the largest speed of the actuated joints `names`, shape (a,) [rad/s or m/s].
+
+        Raises:
+            InputError: The table in the robot file does not fit these joints.
+        """
         return self._per_joint("limits.velocity_rad_s", names)
 
     def joint_limits(self, system: System, names: Sequence[str]) -> ActuatorLimits:
-        """Return the limits of the actuated joints `names`: positions from the URDF, all others from the robot file."""
+        """Return the limits of the actuated joints `names` other than torque.
+
+        Position limits are from the URDF; speeds and the torque rate are from the robot file.
+
+        Raises:
+            InputError: A table in the robot file does not fit these joints.
+        """
         lower, upper = position_limits(system.model, names)
         return ActuatorLimits(
             lower=lower,
@@ -155,16 +169,28 @@ class Robot:
         return gains.kp_1_s2, gains.kd_1_s
 
     def torque_gains(self, names: Sequence[str]) -> tuple[Array, Array]:
-        """Return stiffness [N m/rad] and damping [N m s/rad] of the actuated joints `names`, shape (a,) each."""
+        """Return stiffness [N m/rad] and damping [N m s/rad] of the actuated joints `names`, shape (a,) each.
+
+        Raises:
+            InputError: A table in the robot file does not fit these joints.
+        """
         return self._per_joint("gains.torque.kp_nm_rad", names), self._per_joint("gains.torque.kd_nm_s_rad", names)
 
     def brake_damping(self, names: Sequence[str]) -> Array:
-        """Return the damping of the joints `names` while the robot brakes, shape (a,) [N m s/rad]."""
+        """Return the damping of the joints `names` while the robot brakes, shape (a,) [N m s/rad].
+
+        Raises:
+            InputError: A table in the robot file does not fit these joints.
+        """
         own = self._per_joint("gains.brake_nm_s_rad", names)
         return np.where(np.isnan(own), self.torque_gains(names)[1], own)
 
     def home_joints(self, names: Sequence[str]) -> Array:
-        """Return home positions of the actuated joints `names`, shape (a,) [rad or m]."""
+        """Return home positions of the actuated joints `names`, shape (a,) [rad or m].
+
+        Raises:
+            InputError: The table in the robot file does not fit these joints.
+        """
         return self._per_joint("home.joints_rad", names)
 
     def contacts(

@@ -94,11 +94,11 @@ class MotorLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     Attributes:
         torque_nm: Largest torque by joint [N m], or force [N] of a sliding joint.
         velocity_rad_s: Largest speed by joint [rad/s], or [m/s] of a sliding joint.
-        torque_rate_nm_s: Largest rate of the torque by joint [N m/s], or of the force [N/s]; other joints have no
-            limit.
-        no_load_rad_s: Speed by joint at which the motor no longer accelerates [rad/s], or [m/s]: from `velocity_rad_s`
-            on, the accelerating torque falls linearly to zero at this speed. Joints without an entry have full torque
-            at all speeds.
+        torque_rate_nm_s: Largest rate of the torque by joint [N m/s], or of the force of a sliding joint [N/s]; no
+            limit without an entry.
+        no_load_rad_s: Speed by joint at which the motor no longer accelerates [rad/s], or [m/s] of a sliding joint:
+            from `velocity_rad_s` on, the accelerating torque falls linearly to zero at this speed. Joints without an
+            entry have full torque at all speeds.
         temperature_c: Highest temperature of the drives [°C]; above it, `idcontrol loop` reports a fault.
         voltage_v: Lowest and highest supply voltage [V]; by default any.
     """

@@ -20,7 +20,10 @@ _STYLE = {"fine": "green", "advice": "yellow", "broken": "bold red"}
 @click.option("--full", is_flag=True, help="Also check the physics; the first time this compiles kernels for minutes.")
 @JSON
 def command(full: bool, as_json: bool) -> int:
-    """Check this computer; print each problem with the command that fixes it. Exit status 1 if something is broken."""
+    """Check this computer; print a command that fixes or explains each problem.
+
+    Exit status 1 if something is broken.
+    """
     from idcontrol.trust.doctor import examine
 
     findings = list(examine((lambda line: None) if as_json else (lambda line: click.echo(line, err=True)), full=full))

@@ -55,10 +55,10 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         a: Acceleration, Pinocchio's layout, shape (nv,).
         contacts: True for feet that stand from `t` to the next target, shape (n_feet,).
         forces: Forces of the ground on the feet, world axes, shape (n_feet, 3) [N]; None for no force targets.
-        K: Feedback matrix from `t` to the next target, ``τ = τ_ff + K (x ⊖ x0)``, shape (a, 2 nv). x is the measured
-            state (q, v), and τ_ff are the torques of the target's motion and forces. Rows are in the order of
-            `System.actuated_names`; columns are for the tangent of q, then for v. Gains that reduce the error are
-            negative. If `K` is None, the gains of tasks and joints act instead.
+        K: Feedback matrix that acts from `t` until the next target: ``τ = τ_ff + K (x ⊖ x0)``, shape
+            (n_actuated, 2 nv). x is the measured state (q, v), and τ_ff are the torques of the target's motion and
+            forces. Rows are in the order of `System.actuated_names`; columns are for the tangent of q, then for v.
+            Gains that reduce the error are negative. If `K` is None, the gains of tasks and joints act instead.
         x0: State (q, v) from which `K` measures the error, shape (nq + nv,); None for the interpolated reference.
     """
 
@@ -95,7 +95,8 @@ class Socket:
             robot: The robot, with a floating base.
             rate_hz: Rate of the control loop [Hz].
             stale: Reaction if the last target is reached and none follows. ``hold`` brings the reference to rest within
-                `REST_S`. ``damp`` only damps the joints' motion. ``stop`` raises `InputError`; a loop then brakes.
+                `REST_S`, with the last contacts and force targets. ``damp`` only damps the joints' motion, with the
+                last contacts. ``stop`` raises `InputError`; a loop then brakes.
 
         Raises:
             InputError: The robot has no floating base, or `stale` is none of these words.
@@ -195,7 +196,7 @@ class Socket:
         damps = self._stale and self._policy == "damp"
         if damps:
             still = np.zeros_like(last.v)
-            last = msgspec.structs.replace(last, q=state.q.copy(), v=still, a=still)
+            last = msgspec.structs.replace(last, q=state.q.copy(), v=still, a=still, forces=None)
         self._last = last
         for foot in np.flatnonzero(before & ~last.contacts):
             self._joining[int(foot)] = self._join(int(foot), last, state)
@@ -274,7 +275,7 @@ class Socket:
     def _set_tasks(self, last: Target, state: State, *, damps: bool) -> tuple[Array, Array, Array]:
         """Set the tasks to the motion and forces that the target `last` demands.
 
-        If `damps` is True, base and feet have no task.
+        If `damps` is True, base and feet have no task; `last` then has no forces.
 
         Returns:
             Configuration, velocity and acceleration for the joints' reference, Pinocchio's layout.

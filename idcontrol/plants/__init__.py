@@ -61,7 +61,11 @@ class SimulatedPlant(Plant, Protocol):
         ...
 
     def push(self, velocity: Array) -> None:
-        """Add `velocity`, world frame, shape (3,) [m/s], to the velocity of the floating base and all its links."""
+        """Add `velocity`, world frame, shape (3,) [m/s], to the velocity of the floating base and all its links.
+
+        Raises:
+            InputError: `velocity` is not three finite numbers.
+        """
         ...
 
 
@@ -166,8 +170,8 @@ def build(name: str, setup: Setup) -> SimulatedPlant:
 
     Raises:
         UnknownName: The plant does not exist.
-        InputError: `name` is the place of a user's class that does not exist or is no plant, or the plant cannot be
-            built.
+        InputError: `name` is a place (``module:Class`` or ``file.py:Class``) without such a class, the class is not a
+            plant, or the plant cannot be built from `setup`.
     """
     return factory(name)(setup)
 

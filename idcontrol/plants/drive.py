@@ -114,18 +114,30 @@ class Driven:
         return self._plant.last
 
     def reset(self, state: State) -> State:
-        """Start from `state`."""
+        """Start from `state`, with motors in the steady state of the first command.
+
+        Raises:
+            InputError: `state` cannot be a state of this robot.
+        """
         self._state, self._forces = self._plant.reset(state), ContactForces.none()
         if self._motors is not None:
             self._motors.reset()
         return copied(self._state)
 
     def push(self, velocity: Array) -> None:
-        """Add `velocity`, world frame, shape (3,) [m/s], to the velocity of the floating base and all its links."""
+        """Add `velocity`, world frame, shape (3,) [m/s], to the velocity of the floating base and all its links.
+
+        Raises:
+            InputError: `velocity` is not three finite numbers.
+        """
         self._plant.push(velocity)
 
     def step(self, command: Array, dt: float) -> State:
-        """Hold the command `Command.driven`, shape (5, a) or (a,), for `dt` [s]; return the resulting state."""
+        """Hold the command `Command.driven`, shape (5, a) or (a,), for `dt` [s]; return the resulting state.
+
+        Raises:
+            InputError: The plant refuses the torques, or `dt` is not positive or too long.
+        """
         if command.ndim == 1 and self._motors is None:
             self._state, self.torque = self._plant.step(command, dt), command
             self._forces = self._plant.contact_forces()

@@ -241,5 +241,5 @@ def _merge(identity: Integers, force: Array, normal: Array) -> int:  # pragma: n
 
 
 def touch(identity: int, force: Array, normal: Array) -> ContactForces:
-    """Return the force of one contact from world vectors of shape (3,)."""
+    """Return a single contact as `ContactForces`; `force` [N] and `normal` are world vectors, shape (3,)."""
     return ContactForces(identity=np.array([identity]), force=force[None], normal=normal[None])

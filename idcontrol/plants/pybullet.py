@@ -6,7 +6,7 @@ of the penetration. Bullet detects a joint limit after the joint has passed it, 
 stops the joint and returns it to the limit slowly (`RETURN_S`).
 
 Bullet describes a base by its principal frame: the position is the centre of mass, the axes are the principal axes of
-inertia, and velocities are in world axes. Only `PyBullet._write` and `PyBullet._read` convert between the conventions.
+inertia, and velocities are in world axes. Only `PyBullet._write`, `_read` and `_frame` convert between the conventions.
 """
 
 from __future__ import annotations

@@ -124,7 +124,11 @@ class Stepping:
         return copied(self._state)
 
     def push(self, velocity: Array) -> None:
-        """Add `velocity`, world frame, shape (3,) [m/s], to the velocity of the floating base and all its links."""
+        """Add `velocity`, world frame, shape (3,) [m/s], to the velocity of the floating base and all its links.
+
+        Raises:
+            InputError: `velocity` is not three finite numbers.
+        """
         self._stand(pushed(self._state, velocity))
 
     def step(self, tau: Array, dt: float) -> State:

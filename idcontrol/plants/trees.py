@@ -126,15 +126,20 @@ def _carriers(machines: Sequence[System], parts: Sequence[Part]) -> tuple[Intege
 
 
 class Trees:
-    """Machines and bodies under gravity.
+    """Machines and bodies under gravity, stepped in time with SAP.
+
+    `reset` must be called first: it creates all attributes from `state` on.
 
     Attributes:
+        machines: Machines fixed to the world.
+        parts: Shapes of all machines, bodies and of the world.
+        inertias: Inertias of the bodies.
         state: State of all machines and bodies.
         problem: Problem of the last step; None before the first.
         last: Solution of the last step; None before the first.
         force: Contact force on the first part of each contact in the last step, world axes, shape (n, 3) [N].
-        touching: The two parts of each contact, shape (n, 2).
-        place: Origins and axes of all parts at the last `update`, shapes (g, 3) and (g, 3, 3).
+        touching: Indices in `parts` of the two parts of each contact in the last step, shape (n, 2).
+        place: World origins [m] and axes (columns) of the g parts at the last `update`, shapes (g, 3) and (g, 3, 3).
     """
 
     def __init__(

@@ -45,15 +45,19 @@ def coulomb_lcp(rho: Array, c: Array, mu: Array) -> tuple[Array, Array, Array]:
 
 
 def normal_rows(problem: StepProblem) -> tuple[Array, Array]:
-    """Return the whitened normal rows R and their constants r; ``R y + r ≥ 0`` keeps the bodies apart (`excluded`)."""
+    """Return the whitened normal rows R and their constants r, shapes (n, k) and (n,).
+
+    ``R y + r ≥ 0`` keeps the bodies apart (`excluded`).
+    """
     reduction, n = whiten(problem), len(problem.contacts)
     return reduction.rho[:n], reduction.c[:n]
 
 
 def edge_rows(problem: StepProblem) -> tuple[Array, Array]:
-    """Return the whitened edge rows of the friction pyramids and their constants (math.md, 7.3).
+    """Return the whitened edge rows R of the friction pyramids and their constants r, shapes (e, k) and (e,).
 
-    A contact with μ = 0 has only its row N.
+    ``R y + r ≥ 0`` are the constraints of math.md, section 7.3, each divided by √(1 + μ²). A contact with μ = 0 has
+    only its row N; these rows come first.
     """
     reduction, mu = whiten(problem), problem.contacts.mu
     rough, n = mu > 0.0, mu.size

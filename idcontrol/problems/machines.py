@@ -106,7 +106,7 @@ def walker_state(system: System) -> State:
 
 
 def standing(acceleration: Array | None = None) -> Reference:
-    """Return a reference for the walker: stand still, or follow joint accelerations, shape (12,) [m/s²]."""
+    """Return a reference for the walker: joint accelerations, shape (12,) [m/s²]; by default, stand still."""
     reference = Reference.standing(np.zeros(12), 4)
     return reference if acceleration is None else structs.replace(reference, a=acceleration)
 
@@ -114,7 +114,10 @@ def standing(acceleration: Array | None = None) -> Reference:
 def controller(
     name: str, *, limit: float = 1e3, settings: controllers.InverseSettings | None = None
 ) -> tuple[Controller, State]:
-    """Return the controller `name` of the walker, and the walker's state at rest."""
+    """Return the controller `name` of the walker with joint forces up to `limit` [N], and the walker's state at rest.
+
+    If `settings` is None, the controller has the default settings.
+    """
     system, contacts = walker(limit)
     chosen = controllers.InverseSettings() if settings is None else settings
     stiff = controllers.Gains(kp=np.full(12, 1e3), kd=np.full(12, 10.0))
@@ -123,7 +126,10 @@ def controller(
 
 
 def first_command(name: str, *, acceleration: Array | None = None, limit: float = 1e3) -> Command:
-    """Return the first command of the walker at rest, for demanded joint accelerations (12,) [m/s²]; None for zero."""
+    """Return the first command of the walker at rest, with joint forces up to `limit` [N].
+
+    `acceleration`, shape (12,) [m/s²], is the demand on the joints; by default zero.
+    """
     control, state = controller(name, limit=limit)
     return control(state, standing(acceleration))
 

@@ -349,9 +349,9 @@ def shortfall(asked: Mapping[str, float | None], layout: Layout, waypoints: int,
     height. The turn must match the commanded turn within 10 % plus 0.3 rad. Both demands allow for limited rates of
     change (`accelerated`).
 
-    Between waypoints, the commanded speed is only a bound, and the heading is not part of the task. With the same
-    tolerances, the progress along the path must reach the granted distance. The distance must not exceed the length of
-    the finished legs and the current leg, and the turn must not exceed half a turn for each of these legs.
+    Between waypoints, the commanded speed is only a bound, and the heading is not part of the task. Three bounds
+    hold within the same tolerances: the progress along the path reaches the granted distance, the distance is at most
+    the length of the finished legs and the current leg, and the turn is at most half a turn for each of these legs.
 
     Args:
         asked: Result of `following`.

@@ -412,7 +412,10 @@ def fresh_folder(parent: str | Path, stem: str) -> Path:
 
 
 def versions() -> dict[str, str]:
-    """Return versions of Python, of packages that affect the numbers, and of the platform."""
+    """Return the versions of Python and of the packages that affect the numbers, and system and processor type.
+
+    The version of a missing package is ``"not installed"``.
+    """
     numbers = {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"}
     for package in _PACKAGES:
         try:

@@ -459,13 +459,15 @@ class WalkScene:
         return drive_gains(system, gains)
 
     def plant(self, period_s: float, *, lies: bool = False, ready: bool = False) -> SimulatedPlant:
-        """Return the plant with its disturbances, stepped every `period_s` [s]; with `lies`, the robot can also lie.
+        """Return the plant with its disturbances, stepped every `period_s` [s].
 
-        With `ready`, all code for its steps is loaded in advance, so that no step on the wall clock waits for it.
+        With `lies`, the robot can lie down: the spheres under its body can touch the ground, and it has drives. With
+        `ready`, a `Stepping` plant loads all code of its steps in advance, so that they do not pause on the wall clock.
 
         Raises:
             UnknownName: The plant does not exist.
-            InputError: The plant does not support the disturbance, or its delay is not a whole number of periods.
+            InputError: The plant cannot be built or does not support the disturbance, the robot file has no actuators,
+                or the disturbance's delay is not a whole number of periods.
         """
         config, rng = self.config, np.random.default_rng([self.config.seed, GROUND_STREAM])
         disturbance, angle = config.disturbance, config.disturbance.normal_error_rad
@@ -505,7 +507,8 @@ class WalkScene:
 
         Raises:
             UnknownName: The controller or plant does not exist.
-            InputError: The plant does not support the disturbance, or a delay is not a whole number of control periods.
+            InputError: Controller, plant or sensing cannot be built for this robot, the plant does not support the
+                disturbance, or a delay is not a whole number of control periods.
         """
         config, rng = self.config, np.random.default_rng(self.config.seed)
         controller = controllers.build(config.controller, self.controller_setup())

@@ -24,7 +24,8 @@ class Ahead:
             model: Model of the plant; it takes the same commands as the plant.
             periods: The delay of commands in control periods, 1 or more.
             h: Control period [s].
-            patch: Foot of each contact of the model; None if each contact is a foot.
+            patch: Foot of each contact of the model, indexed by the identity of the contact, shape (k,); None if each
+                contact is a foot.
         """
         self._patch = patch
         self._model, self._h, self._periods = model, h, periods

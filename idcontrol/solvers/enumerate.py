@@ -62,9 +62,9 @@ _WORTH: Final = 1e-9
 target|²).
 """
 _VELOCITY: Final = 1e-6
-"""Contact velocity that counts as zero, relative to the fastest loaded contact at y = 0 (math.md, section 13.3)."""
+"""Contact velocity that counts as zero, relative to the largest component of `v0` at contacts with an impulse."""
 _FORCE: Final = 1e-8
-"""Normal impulse that counts as zero, relative to the largest (math.md, section 13.3)."""
+"""Normal impulse that counts as zero, relative to the largest."""
 
 TICK_WORK: Final = 4800
 """Largest number of quadratic programs in the search of one control step, times the square of the number of contacts:
@@ -337,7 +337,7 @@ def _undecided(node: _Node, mu: Array) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _read_choices(problem: NearestProblem, y: Array, node: _Node) -> None:
-    """Read the choices from a solution y, with the tolerances of math.md, section 13.3."""
+    """Read the choices from a solution y, with the tolerances `_VELOCITY` and `_FORCE`."""
     V, v0, mu = problem.V, problem.v0, problem.mu
     n = mu.size
     strongest, fastest = 0.0, 0.0

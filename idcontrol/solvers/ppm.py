@@ -171,7 +171,9 @@ def _contradiction(factor: RowFactor, count: int, lcp: _Lcp, enter: int, y: Arra
 def _basic_solution(
     lcp: _Lcp, factor: RowFactor, count: int, impulses: Array, y: Array, w: Array
 ) -> tuple[int, bool, int]:
-    """Write z_B = -(ρ_B ρ_Bᵀ)⁻¹ r_B, y = ρ_Bᵀ z_B and w of the active rows B.
+    """Write the basic solution of the active rows B: z_B = -(ρ_B ρ_Bᵀ)⁻¹ r_B, y = ρ_Bᵀ z_B, and w of all rows.
+
+    `impulses` are z_B; w is 0 in B.
 
     Returns:
         The position of the smallest impulse; True if it is negative beyond rounding; the row with the smallest w.

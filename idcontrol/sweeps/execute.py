@@ -67,9 +67,10 @@ def failed_folder(row: PlannedRun, runs: Path) -> Path:
 def on_this_machine(
     rows: Sequence[PlannedRun], runs: Path, jobs: int, say: Callable[[str], None] = lambda line: None
 ) -> Generator[PlannedRun, None, None]:
-    """Run `rows`, at most `jobs` simultaneously; yield each finished row, successful or not.
+    """Run `rows`, at most `jobs` at a time, each into its own folder in `runs`.
 
-    Closing the iterator stops the runs. `say` is called when kernels are compiled, once per kind of run.
+    Yield each row when its run has ended, successfully or not. Closing the iterator stops the runs that have not ended.
+    `say` is called with each line that announces a compilation, once per distinct line.
     """
     waiting, live, said = deque(rows), list[_Attempt](), set[str]()
     try:
@@ -90,11 +91,10 @@ def on_this_machine(
 
 
 def on_a_cluster(rows: Sequence[PlannedRun], runs: Path, address: str) -> Generator[PlannedRun, None, None]:
-    """Run `rows` on the workers of a Dask scheduler; yield each finished row, successful or not.
+    """Run `rows` on the workers of a Dask scheduler, each into its own folder in `runs`.
 
-    If a worker dies, another worker runs its row.
-
-    The workers need this installation and access to the folder `runs` under the same path.
+    Yield each row when its run has ended, successfully or not. If a worker dies, another worker runs its row. The
+    workers need this installation and access to the folder `runs` under the same path.
 
     Raises:
         InputError: Dask is not installed, or there is no scheduler at `address`.

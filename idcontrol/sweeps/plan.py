@@ -68,16 +68,17 @@ def product(axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 def plan(
     experiment: Presets, runs: Iterable[Mapping[str, Any]], spelling: Mapping[str, str] | None = None
 ) -> list[PlannedRun]:
-    """Return the planned runs from their changes; the key ``preset`` names the preset.
+    """Return the planned runs from their changes.
 
     Args:
         experiment: The experiment.
-        runs: One mapping per run: new values by dotted key, or its last part.
-        spelling: The user's spelling of each key, if it differs.
+        runs: One mapping per run: new values by dotted key, or its last part. The key ``preset`` names the preset;
+            without it, the preset is ``default``.
+        spelling: Option by which the user set a key, e.g. ``{"mu": "--mu"}``; errors name it instead of the key.
 
     Raises:
         UnknownName: The preset or setting does not exist.
-        InputError: A value is invalid.
+        InputError: A value is invalid, or a name fits several keys.
     """
     rows = []
     for run in runs:

@@ -69,7 +69,7 @@ COINCIDE = ("tau_mean_nm", "dtau_mean_nm_s", "dtau_max_nm_s", "q_err_rad", "qd_e
 
 
 def coinciding(outcomes: Sequence[RunOutcome]) -> str:
-    """Name controllers with equal `COINCIDE` in runs that differ only in the controller.
+    """Say which controllers coincide (`COINCIDE`) in runs that differ only in the controller.
 
     Returns:
         One sentence for each group of equal controllers; empty without such a group. If all contacts stick in some of

@@ -135,7 +135,11 @@ class _Rows:
             getattr(targets, field)[at, part] = values
 
     def _set(self, velocity: npt.ArrayLike | None, acceleration: npt.ArrayLike | None, **place: Array) -> None:
-        """Write a reference with a checked `place`; raise `InputError` for invalid rates before anything changes."""
+        """Write a reference. The caller has checked `place`.
+
+        Raises:
+            InputError: `velocity` or `acceleration` is invalid; nothing is written.
+        """
         size = (self._part.stop - self._part.start,)
         rates = {"velocity": velocity, "acceleration": acceleration}
         checked = {

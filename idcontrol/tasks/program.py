@@ -26,7 +26,7 @@ from idcontrol.tasks.demand import RANK_TOLERANCE
 from idcontrol.types import Array
 
 FORCE_WEIGHT: Final = 1e-6
-"""Factor ε of the squared forces, in units of the robot's weight, in the objective. It makes the forces unique."""
+"""Factor ε of the term ½ ε |F / f|² in the objective. It makes the forces unique."""
 
 INSIDE: Final = 1e-6
 """Reserved fraction of friction and torque range. The control step computes forces for the same motion again, and

@@ -59,8 +59,8 @@ def missed_weight() -> float:
 def missed_acceleration() -> float:
     """Return the largest error of joint accelerations [m/s²] in Pinocchio's forward dynamics with the predicted forces.
 
-    The trunk moves above the feet. No-slip controllers start with the trunk at rest, because they ignore the part of
-    the demand that fixed feet cannot follow.
+    At first the trunk moves and the feet are at rest. With no-slip controllers the trunk starts at rest, because these
+    ignore the part of the demand that fixed feet cannot follow.
     """
     wanted, speed = np.tile([-0.5, 0.3, -0.8], 4), np.array([0.2, -0.3, 0.1, 0.8, -0.5, 1.0])
     system, contacts = machines.walker()

@@ -1,4 +1,4 @@
-"""Check how well this computer can run idcontrol, and name the command that fixes each problem."""
+"""Check how well this computer can run idcontrol, and name a command that fixes or explains each problem."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Diagnosis:
         found: Result in words.
         verdict: ``"fine"``; ``"advice"`` if idcontrol runs more slowly, less evenly or without an extra; or
             ``"broken"``.
-        remedy: Command that fixes the problem; "" without a problem.
+        remedy: Command that fixes the problem or shows its cause, perhaps with a shell comment; "" without a problem.
     """
 
     topic: str

@@ -1,4 +1,4 @@
-"""Measure the claim on contact models: answers with status SOLVED obey their contact laws."""
+"""Measure the claim on contact models: they solve random steps, and answers called SOLVED obey the contact law."""
 
 from __future__ import annotations
 

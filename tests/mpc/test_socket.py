@@ -118,7 +118,7 @@ def test_a_stale_stream_damps_or_stops_as_asked(robot: idc.robots.Robot) -> None
     for policy in ("damp", "stop"):
         socket = idc.mpc.Socket(robot, stale=policy)  # type: ignore[arg-type]
         socket(state)
-        socket.set_target(state.q, still + 0.1, still, np.ones(4), t=0.01)
+        socket.set_target(state.q, still + 0.1, still, np.ones(4), np.full((4, 3), 30.0), t=0.01)
         late = idc.State(t=0.02, q=pin.integrate(robot.system().model, state.q, still + 0.1), v=still)
         if policy == "stop":
             with pytest.raises(InputError, match=r"no target after t=0.01 s"):
@@ -127,6 +127,7 @@ def test_a_stale_stream_damps_or_stops_as_asked(robot: idc.robots.Robot) -> None
             reference = socket(late)
             assert np.array_equal(reference.q, robot.system().joint_positions(late.q))
             assert not reference.v.any()
+            assert not any(task.weight.any() for task in socket.tasks if not isinstance(task, idc.tasks.Posture))
 
 
 def test_a_late_or_misshapen_target_is_refused(robot: idc.robots.Robot) -> None:

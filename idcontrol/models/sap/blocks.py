@@ -198,7 +198,9 @@ def hessian(rows: Rows, u: Array, law: Law, H: Hessian) -> None:  # pragma: no c
 
 @njit(cache=True, inner=True, error_model="numpy")
 def descend(at: Optimum, dz: Array, du: Array, law: Law, least: float) -> bool:  # pragma: no cover - compiled
-    """Move z and u along a direction, (nodes, 6) and (3 n,), to the minimum of the cost; gamma is unchanged.
+    """Move z by α dz and u by α du, where α in (0, 1] minimizes the cost; gamma is unchanged.
+
+    The direction dz has the shape (nodes, 6), du the shape (3 n,).
 
     Returns:
         False, without any change, if the cost does not fall in that direction or the direction is shorter than `least`.

@@ -79,7 +79,7 @@ class Arm:
         return self.ik.pose()
 
     def stop(self) -> None:
-        """End the motion at the current pose."""
+        """Make the commanded pose the goal; call `begin` before the next `drive`."""
         self.goal = self.pose
 
     def drive(self, share: float, close: bool, q: Array, h: float) -> Drive:
