@@ -18,8 +18,10 @@ from idcontrol.loop.wire import Health
 from idcontrol.types import Array, Booleans, Integers
 
 SETTLE_S: Final = 0.02
-"""Time constant with which differences between positions and integrated velocities decay [s]. It is longer than the few
-ms over which drives filter their velocities."""
+"""Time constant with which differences between positions and integrated velocities decay [s]; it is longer than
+`LAG_S`."""
+LAG_S: Final = 0.005
+"""Lag of velocities that drives filter [s]: the integral lags by this time multiplied by the change of the velocity."""
 
 
 class Heard(NamedTuple):
@@ -42,13 +44,19 @@ class Heard(NamedTuple):
     """Time for which each coordinate has been bitwise constant despite its velocity, shape (a + 3,) [s]."""
     way: Array
     """Integral of the velocity over that time, shape (a + 3,) [rad or m]."""
+    moving: Array
+    """Velocity before that time, shape (a + 3,) [rad/s or m/s]."""
+    low: Array
+    """Lower end of the range of recent velocities, shape (a + 3,) [rad/s or m/s] (`widen`)."""
+    high: Array
+    """Upper end of this range."""
 
 
 class Trust(NamedTuple):
     """Limits within which encoders and the orientation are trusted."""
 
     jump: float
-    """Largest motion of a coordinate beyond the integral of its velocity [rad or m]."""
+    """Largest motion of a coordinate beyond the integral of its constant velocity [rad or m]."""
     speed: float
     """Velocity above which a coordinate must change [rad/s or m/s]."""
     still: float
@@ -59,8 +67,18 @@ class Trust(NamedTuple):
 
 def nothing(joints: int) -> Heard:
     """Return a `Heard` for `joints` joints before their first state."""
-    v, off, still, way = np.zeros((4, joints + 3))
-    return Heard(t=np.full(1, np.nan), q=np.zeros(joints), turned=np.zeros(4), v=v, off=off, still=still, way=way)
+    return Heard(np.full(1, np.nan), np.zeros(joints), np.zeros(4), *np.zeros((7, joints + 3)))
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def widen(low: Array, high: Array, j: int, value: float, after: float) -> None:  # pragma: no cover - compiled
+    """Update the range of recent values j, from `low` to `high`, by the value after the time `after` [s].
+
+    The ends approach the newest value with the time constant `SETTLE_S`. If `after` is NaN, the range is this value.
+    """
+    share = after / (after + SETTLE_S) if after >= 0.0 else 1.0
+    low[j] = min(value, low[j] + share * (value - low[j]))
+    high[j] = max(value, high[j] + share * (value - high[j]))
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -103,7 +121,10 @@ def frozen(heard: Heard, trust: Trust, i: int, moved: float, v: float, after: fl
         heard.way[i] += v * after
     elif after > 0.0:
         heard.still[i] = heard.way[i] = 0.0
-    return heard.still[i] > trust.still and abs(heard.way[i]) > trust.way
+        heard.moving[i] = v
+    # the filtered velocity of a joint that has stopped decays, and has an integral
+    lag = LAG_S * abs(v - heard.moving[i])
+    return heard.still[i] > trust.still and abs(heard.way[i]) > trust.way + lag
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -113,11 +134,12 @@ def believable(
     """True if this state at time t is plausible; then store it in `heard`.
 
     A coordinate must not stand still despite its velocity (`frozen`). Its motion may differ from the integral of its
-    velocity by `Trust.jump`; differences add up over several states, and decay over `SETTLE_S`. The limit grows with
-    the time between two states, because the velocity may change in between. It does not grow with the velocity: a wrong
-    velocity is as implausible as a wrong position. An implausible state is not stored, so a single wrong state does no
-    harm, and an offset stays implausible until the limit has grown to it. The first state is plausible. So is the first
-    state after the machine's time went back, which is a separate fault.
+    velocity by `Trust.jump`, and by `LAG_S` times the change of the velocity in recent plausible states; differences
+    add up over several states, and decay over `SETTLE_S`. The limit grows with the time between two states, because the
+    velocity may change in between. It does not grow with the velocity of this state: a wrong velocity is as implausible
+    as a wrong position. An implausible state is not stored, so a single wrong state does no harm, and an offset stays
+    implausible until the limit has grown to it. The first state is plausible. So is the first state after the machine's
+    time went back, which is a separate fault.
 
     Args:
         heard: The last plausible state.
@@ -135,15 +157,19 @@ def believable(
         for i in range(v.shape[0]):
             off[i] = heard.off[i] / (1.0 + passed) + moved[i] - 0.5 * (v[i] + heard.v[i]) * after
             stands = frozen(heard, trust, i, moved[i], v[i], after)
-            believed = believed and abs(off[i]) <= trust.jump * (1.0 + passed) and not stands
+            most = trust.jump * (1.0 + passed) + LAG_S * (heard.high[i] - heard.low[i])
+            believed = believed and abs(off[i]) <= most and not stands
     else:
         heard.still[:] = heard.way[:] = 0.0
+        assign(heard.moving, v)
     if believed:
         heard.t[0] = t
         assign(heard.q, q)
         assign(heard.v, v)
         assign(heard.turned, turned)
         assign(heard.off, off)
+        for i in range(v.shape[0]):
+            widen(heard.low, heard.high, i, v[i], after)
     return believed
 
 
@@ -197,15 +223,12 @@ class Drives(NamedTuple):
 def obeys(drives: Drives, after: float) -> bool:  # pragma: no cover - compiled
     """True if the torques that all drives report are within `Drives.most` of the range of recently sent torques.
 
-    The range is updated first, for the time `after` [s] since the last state. Its ends approach the torque that was
-    sent last, with the time constant `SETTLE_S`, which is longer than transport and drives take. Without a last state
-    (`after` is NaN), the range contains only the torque that was sent last.
+    The range is updated first, for the time `after` [s] since the last state (`widen`). `SETTLE_S` is longer than
+    transport and drives take.
     """
-    share, obey = after / (after + SETTLE_S) if after >= 0.0 else 1.0, True
+    obey = True
     for j in range(drives.sent.shape[0]):
-        sent = drives.sent[j]
-        drives.low[j] = min(sent, drives.low[j] + share * (sent - drives.low[j]))
-        drives.high[j] = max(sent, drives.high[j] + share * (sent - drives.high[j]))
+        widen(drives.low, drives.high, j, drives.sent[j], after)
         off = max(drives.low[j] - drives.applied[j], drives.applied[j] - drives.high[j])
         obey = obey and off <= drives.most[j]
     return obey

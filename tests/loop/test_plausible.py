@@ -95,10 +95,11 @@ def test_a_velocity_without_motion_is_doubted_at_once_and_hides_no_jump(speed):
     assert first_doubt([(0.4 * (k >= 50), *rest) for k, (_, *rest) in enumerate(states)]) == 50 * H
 
 
-def test_a_velocity_that_is_filtered_for_3_ms_is_believed_after_an_impact():
+@pytest.mark.parametrize(("filter_s", "speed"), [(3e-3, 8.0), (5e-3, 20.0)])
+def test_a_filtered_velocity_is_believed_after_an_impact(filter_s, speed):
     t = H * np.arange(200)
-    q = np.where(t < 0.1, 8.0 * t, 0.8)
-    v = np.where(t < 0.1, 8.0, 8.0 * np.exp(-(t - 0.1) / 3e-3))
+    q = np.where(t < 0.1, speed * t, 0.1 * speed)
+    v = np.where(t < 0.1, speed * (1.0 - np.exp(-t / filter_s)), speed * np.exp(-(t - 0.1) / filter_s))
     assert first_doubt((*pair, turning(0.0)) for pair in zip(q, np.c_[v, np.zeros((200, 3))], strict=True)) is None
 
 
