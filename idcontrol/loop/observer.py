@@ -35,7 +35,7 @@ class Observer:
         self.faults = Fault.NONE
         self.message: Sensed | None = None
         self.state: State | None = None
-        self.advanced = 0
+        self.advanced, self._time = 0, -1.0
         self._sense: Sense | None = None
         self._used, self._epoch = False, 0.0
         self._steered = parts.planner if isinstance(parts.planner, Steered) else None
@@ -83,18 +83,19 @@ class Observer:
             running: True if torques flow; the state must then be a plausible successor of the last state.
             working: True if planner and controller are called; an estimator, if there is one, is then called too.
         """
-        parts, last, self.datagram = self._parts, self.message, datagram
+        parts, self.datagram = self._parts, datagram
         values = datagram.values if parts.translation is None else parts.translation.state(datagram.values)
         message = parts.wire.read_state(values, self._epoch)
         flags = self._judged(self._judge, values, message.state.t, not running)
-        if flags & UNUSED:
-            self.faults = Fault(flags)
-            return
-        ahead = 1.0 if last is None else message.state.t - last.state.t
+        t = float(values[0])  # also of an implausible message: the machine's time moves
+        ahead, self._time = t - self._time, t
         if ahead < 0.0 or (running and ahead * NS > now - self.advanced + self._late):
             flags |= Fault.CLOCK
         if ahead != 0.0:
             self.advanced = now
+        if flags & UNUSED:
+            self.faults = Fault(flags)
+            return
         self.message, self.state = message, message.state
         if working and self._sense is not None:
             self.state = self._estimate(self._sense, message)
