@@ -1,0 +1,72 @@
+"""A healthy robot walks without a fault, whatever its sensors are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from idcontrol import sensing
+from idcontrol.loop.safety import Fault, Mode
+from idcontrol.sensing import Sensing
+from tests.loop.sensors import READINGS, spoil
+from tests.loop.storms import Body, session_of, walking
+
+SENSING = {
+    "sent base": Sensing(),
+    "estimated base": Sensing(base="estimated"),
+    "estimated forces, fused contacts": Sensing(base="estimated", forces="estimated", contacts="fused"),
+    "sensed contacts": Sensing(contacts="sensed"),
+}
+"""Ways to use readings. ``contacts="geometry"`` is left out: with a tilted IMU a robot that walks by it sinks."""
+
+
+class Faults:
+    """Rows of a loop: the number of running ticks, and the faults in them; rows are not stored."""
+
+    def __init__(self):
+        self.ticks, self.seen = 0, Fault.NONE
+
+    def append(self, row):
+        if int(row["mode"]) == Mode.RUNNING:
+            self.ticks += 1
+            self.seen |= Fault(int(row["faults"]))
+
+
+def walk(robot, kind, readings, way, duration_s, seed=0):
+    """Return loop and machine after a walk with these sensors; its `rows` are `Faults`."""
+    session = session_of(robot, kind)
+
+    def feet():
+        return session.setup().contacts
+
+    def sense():
+        return sensing.sense(SENSING[way], feet, session.start)
+
+    parts = {"sense": None if sense() is None else sense, "stance": sensing.stance(SENSING[way], feet)}
+    rig = walking(robot, kind, duration_s=duration_s, parts=parts)
+    rig.rows, rig.machine_rows = Faults(), Faults()
+    spoil(Body(rig), READINGS[readings], session.system.model, 1e-3, seed)
+    return rig.run()
+
+
+def check(rig):
+    # Drives of the plant feed back exact states, but the loop predicts their torques from poor readings: while drives
+    # have gains, a tick with a difference is an event and no fault.
+    assert rig.rows.seen | Fault.TORQUE == Fault.TORQUE
+    assert rig.loop.safety.ended_by == Fault.NONE
+    assert rig.loop.counts.complete
+
+
+@pytest.mark.parametrize("readings", ["12 bit, differences", "rough"])
+def test_a_walk_with_poor_sensors_has_no_fault(readings):
+    check(walk("links", "torque", readings, "sent base", 0.6))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", SENSING)
+@pytest.mark.parametrize("readings", READINGS)
+@pytest.mark.parametrize(("robot", "kind"), [("links", "torque"), ("links", "impedance"), ("go1", "torque")])
+def test_a_minute_of_walking_has_no_fault(robot, kind, readings, way):
+    rig = walk(robot, kind, readings, way, 60.0)
+    assert rig.rows.ticks > 60_000 * np.nextafter(1.0, 0.0)
+    check(rig)
