@@ -59,12 +59,6 @@ def sled_state(slope: float = 0.0, *, gap: float = 0.0, v: Array | None = None) 
     return State(t=0.0, q=q, v=np.zeros(6) if v is None else v)
 
 
-def sled_energy(state: State) -> float:
-    """Return the kinetic and potential energy of the sled [J]."""
-    v = state.v
-    return float(0.5 * (SLED_MASS * v[:3] @ v[:3] + v[3:] @ (SLED_INERTIA * v[3:])) + SLED_MASS * G * state.q[2])
-
-
 def ball(mu: float = HOLDING, *, dt: float = H) -> plants.Setup:
     """Return the setup of a solid ball of radius `BALL` on level ground, for `plants.build`."""
     system = free_body(0.4 * SLED_MASS * BALL**2 * np.eye(3))
