@@ -123,7 +123,7 @@ def layout(scene: WalkScene, planner: WalkPlanner) -> Layout:
     joints = [system.model.joints[system.model.getJointId(name)] for name in system.actuated_names]
     return Layout(
         joints=system.actuated_names,
-        feet=scene.feet,
+        feet=scene.robot.patches,
         joint_q=tuple(joint.idx_q for joint in joints),
         joint_v=tuple(joint.idx_v for joint in joints),
         torque_limit=_finite(system.effort_limit),

@@ -91,7 +91,7 @@ class WalkSession:
         self._experiment, self._scene = experiment, WalkScene.of(config)
         observer = self._scene.observer()
         self.orders = self._scene.robot.description.orders
-        self.robot, self.feet = self._scene.robot.name, self._scene.feet
+        self.robot, self.feet = self._scene.robot.name, self._scene.robot.patches
         self.system, self.patch = observer.system, observer.sole_patch
         self.start = self._scene.start(np.random.default_rng(config.seed))
         self.limits = self._limits()

@@ -294,11 +294,6 @@ class WalkScene:
         """Control period [s]."""
         return 1.0 / self.config.rate_hz
 
-    @property
-    def feet(self) -> tuple[str, ...]:
-        """Names of the feet."""
-        return self.robot.patches
-
     def actuators(self) -> Actuators | None:
         """Return the actuators assumed by the controller; None for ideal actuators.
 
@@ -384,7 +379,7 @@ class WalkScene:
         own = Gait(
             period_s=gait.period_s,
             duty=gait.duty,
-            touchdown=tuple(gait.touchdown[name] for name in self.feet),
+            touchdown=tuple(gait.touchdown[name] for name in self.robot.patches),
             step_height_m=gait.step_height_m,
             touchdown_speed_m_s=gait.touchdown_speed_m_s,
         )
@@ -412,7 +407,7 @@ class WalkScene:
         """Return the feet for planners, on `system`."""
         feet = self.robot.description.feet
         return Feet(
-            names=self.feet,
+            names=self.robot.patches,
             frames=tuple(system.frame(foot.frame) for foot in feet),
             radii=np.array([foot.radius_m for foot in feet]),
             offsets=np.array([foot.offset_m for foot in feet]),
