@@ -1,4 +1,4 @@
-"""Install robots/, planners/ and experiments/, next to idcontrol/ in the repository, as idcontrol.robots and so on.
+"""Install the folders robots/, planners/ and experiments/ as idcontrol.robots, idcontrol.planners and so on.
 
 The symbolic links with these names in idcontrol/ serve editors and type checkers. An installation does not need them: a
 zip download, or a clone without symbolic links, has text files instead.

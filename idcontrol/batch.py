@@ -239,19 +239,20 @@ class Controllers:
                 torques [N m] instead of accelerations.
             robot: A robot from `idcontrol.robots.load`.
             n: Number of controllers.
-            mu: Assumed friction coefficient of each row, one number or shape (n,); inf means no slip.
+            mu: Assumed friction coefficient of each row, one number or shape (n,); inf means no slip, which a filter
+                does not support.
             rate_hz: Rate of the calls [Hz].
             terrain: The ground; None means the plane z = 0.
-            settings: Settings of the steps; None for the defaults. Impacts are never predicted, even if the settings
-                ask for it.
+            settings: Settings of the steps; None for the defaults, in a filter without a limit of torque rates.
+                Impacts are never predicted, even if the settings ask for it.
             threads: Number of threads that share the rows; None means one per processor that this process may use.
-            tasks: Whole-body tasks (`idcontrol.tasks`); all rows share their gains, weights and references. Calls do
-                not update the tasks' errors.
+            tasks: Whole-body tasks (`idcontrol.tasks`); all rows share their gains, weights and references. Their
+                errors are undefined: only some rows update them. A filter has no tasks.
 
         Raises:
-            UnknownName: No controller has that name.
-            InputError: The controller has no compiled step, the robot is unusable, or an argument is not a valid
-                number.
+            UnknownName: No controller has that name, or the frame of a task does not exist.
+            InputError: The controller has no compiled step, the robot or a task is unusable, or an argument is not a
+                valid number.
         """
         if n < 1:
             raise InputError(f"a batch of {n} controllers: give 1 or more")
@@ -261,6 +262,8 @@ class Controllers:
         friction = np.asarray(mu, dtype=np.float64)
         if friction.shape not in ((), (n,)) or not (friction >= 0.0).all():
             raise InputError(f"mu must be one number from 0 to inf, or {n} of them")
+        if name == "filter" and (tasks or not np.isfinite(friction).all()):
+            raise InputError("a batch of filters needs finite friction, and has no tasks")
         count = _processors() if threads is None else threads
         if count < 1:
             raise InputError(f"threads is {threads}; it must be 1 or more")

@@ -241,27 +241,30 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
 class Command(msgspec.Struct, frozen=True, kw_only=True):
     """The torques of one period, with predicted contact forces and the outcome of the step.
 
-    An impedance command also has positions, velocities and gains for drives that close the loop within the period
-    (`idcontrol.plants.drive`); in a torque command these four are None.
+    An impedance command also has `q`, `v`, `kp` and `kd` for drives that close the loop within the period
+    (`idcontrol.plants.drive`). In a torque command these fields are None.
 
     Attributes:
         tau: Joint torques within the limits, shape (a,) [N m]; the feed-forward torques in an impedance command.
-        predicted: Predicted contact forces; None for controllers without prediction. Controllers that solve for forces
-            and motion together predict the friction that slows a sliding foot down (`idcontrol.contact.landing`).
+        predicted: Predicted contact forces; zeros if the status is FALLBACK, None if it is FAILED or the controller
+            does not predict forces. Controllers that solve for forces and motion together predict the friction that
+            slows a sliding foot down (`idcontrol.contact.landing`).
         status: Outcome of the step.
-        residual: Relative residual of the contact problem (math.md, section 13.3); 0 if no problem was solved.
+        residual: Relative residual of the contact problem (math.md, section 13.3), or of the contact rows if all
+            contacts stick; 0 without either.
         clipped: True if a torque is at its limit.
         dropped: Demands relaxed in this step: ``"tracking"``, ``"rate"`` (a torque changes faster than its rate limit),
-            ``"no-slip"`` (a loaded contact moves, although slip is forbidden), ``"exactness"`` (the problem was
-            regularized), ``"prediction"`` (the last torque is repeated); or the reason why the input is unusable.
-            Torque limits and friction cones are never relaxed.
+            ``"no-slip"`` (a loaded contact moves although slip is forbidden, or in a torque filter slips without
+            slowing down), ``"exactness"`` (the problem was regularized), ``"prediction"`` (the last torque is
+            repeated); or the reason of the status FAILED. Torque limits are never relaxed. Friction cones are relaxed
+            only in schemes without slip, if `InverseSettings.repair` is False.
         solved_by: ``"sticking"`` if all contacts stick and no contact problem was solved; otherwise the name of
-            the contact model, for models of this package one of `SOLVED_BY`; None without a contact model.
+            the contact model, for models of this package one of `SOLVED_BY`; None without a contact model or solution.
         gap: Optimality gap of the search among several solutions [N m]. If a contact problem has several solutions, the
             controller searches for the solution closest to the last torques, in a norm of torques. No other solution is
             closer by more than `gap`. 0 if the search proved that no solution is closer; NaN if the controller does not
-            search. `tau` causes the motion of the chosen solution. A second problem then selects contact impulses for
-            this motion; it keeps the torques close to the last torques, and slowly reduces them (math.md, section 6.1).
+            search. `tau` causes the motion of the chosen solution. For this motion, a second problem selects the
+            contact impulses, and thus `tau`: close to the last torques, which slowly decay (math.md, section 6.1).
         demand: How the motion for whole-body tasks was computed: ``"free"`` if limits of friction and motors are
             inactive; ``"qp"`` if a quadratic program respects these limits; ``"infeasible"`` if they allow no motion
             without slip; empty without tasks.
@@ -320,7 +323,11 @@ class Plant(Protocol):
     """Replaces the hardware in simulation."""
 
     def reset(self, state: State) -> State:
-        """Put the machine into `state`; return the first state that a controller gets."""
+        """Put the machine into `state`; return the first state that a controller gets.
+
+        Raises:
+            InputError: `state` cannot be a state of this machine.
+        """
         ...
 
     def step(self, tau: Array, dt: float) -> State:

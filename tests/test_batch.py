@@ -200,6 +200,8 @@ def test_an_array_of_another_shape_is_refused_by_name(field):
         ("id-coulomb-qp", {"mu": np.ones(N + 1)}, "mu must be"),
         ("id-coulomb-qp", {"n": 0}, "give 1 or more"),
         ("id-coulomb-qp", {"threads": 0}, "threads is 0"),
+        ("filter", {"mu": np.inf}, "finite friction"),
+        ("filter", {"tasks": [tasks.CoM()]}, "has no tasks"),
     ],
 )
 def test_unusable_batches_are_refused(name, change, line):

@@ -192,7 +192,10 @@ def measure(benchmark: Benchmark, effort: Effort, peer: Peer | None = None) -> T
 
 
 def _distance(benchmark: Benchmark, peer: Peer, ours: list[Any], theirs: list[Any]) -> float:
-    """Return the percentile `Peer.share` of the differences in states that both solve; inf without such a state."""
+    """Return how far our answers and the peer's differ: the percentile `Peer.share` over the states that both solve.
+
+    The result is inf if there is no such state.
+    """
     distances = [
         peer.difference(a, b)
         for a, b in zip(ours, theirs, strict=False)
@@ -210,12 +213,15 @@ def _ratio(ours: Array, theirs: Array) -> float:
 
 
 def floor(walk: RecordedWalk) -> Job:
-    """Return the floor's job: Pinocchio, called from Python, computes M, the bias and the Jacobians of the feet."""
+    """Return the job of the floor (`idcontrol.bench`).
+
+    Pinocchio, called from Python, computes M, the bias and the Jacobians of the feet.
+    """
     return terms(walk.setup().system, walk.feet, [moment.state for moment in walk.moments])
 
 
 def terms(system: System, feet: Sequence[str], states: Sequence[State]) -> Job:
-    """Return the floor's job (M, bias, Jacobians of the feet) for any machine, at `states`."""
+    """Return the same job as `floor` for any machine, at `states`."""
     model, frames = system.model, [system.frame(name) for name in feet]
     data = model.createData()
 

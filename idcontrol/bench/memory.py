@@ -48,7 +48,12 @@ def sampled(steps: int) -> Array:
 
 
 def growth(samples: Array, steps: int) -> float:
-    """Return the slope of the later half of the samples, scaled to 10^6 steps [MB]."""
+    """Return the slope of the later half of the samples, scaled to 10^6 steps [MB].
+
+    Args:
+        samples: Resident memory at equal distances [MB].
+        steps: Number of steps from the first sample to the last.
+    """
     later = samples[len(samples) // 2 :]
     per_sample = float(np.polyfit(np.arange(len(later)), later, 1)[0])
     return per_sample * SAMPLES / steps * 1e6

@@ -84,7 +84,7 @@ def build(start: Config, changes: Mapping[str, Any], spelling: Mapping[str, str]
 
 
 def full_key(key: str, known: Sequence[str]) -> str:
-    """Return `key` if it is known, otherwise the only key in `known` that ends in `key`, with or without its unit.
+    """Return `key` if it is known, otherwise the only known key that ends in `key`, which may omit the unit.
 
     Raises:
         UnknownName: No known key matches.

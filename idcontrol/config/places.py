@@ -175,6 +175,8 @@ def _search(folder: str) -> None:
 def at(kind: Kind, name: str) -> Any:
     """Return the object at a place, ``package.module:NAME`` or ``file.py:NAME``.
 
+    `kind` is used only in messages; the object may be of another kind.
+
     Raises:
         UnknownName: The file or module does not define NAME.
         InputError: The file does not exist or cannot be imported.

@@ -227,7 +227,10 @@ class Detector(Protocol):
 
 
 def concatenate(parts: Sequence[Contacts]) -> Contacts:
-    """Concatenate the contacts of `parts` (at least one, of the same robot); rows are again in block order."""
+    """Concatenate the contacts of `parts` (at least one, of the same robot); rows are again in block order.
+
+    The result is a copy; from a single part, it is the part itself.
+    """
     if len(parts) == 1:
         return parts[0]
     return Contacts(

@@ -37,9 +37,9 @@ class RowDerivatives(NamedTuple):
 
 @njit(cache=True, inner=True, error_model="numpy")
 def normal_slope(parameters: Array, coefficients: Array, centre: Array, normal: Array, gap: float) -> Array:
-    """Return ∂n/∂c, shape (3, 3): n is the ground's normal at the point p closest to a sphere with centre c.
+    """Return ∂n/∂c, shape (3, 3) [1/m]: n is the ground's normal at the point p closest to a sphere with centre c.
 
-    The point p moves with the centre ``c = p + d n`` such that ``dc = dp + d dn`` along the ground.
+    The centre is ``c = p + d n``; the part of dc along the ground is ``dp + d dn``.
 
     Args:
         parameters: `Terrain.parameters`.

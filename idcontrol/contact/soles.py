@@ -25,7 +25,7 @@ class Soles(NamedTuple):
         patch: Foot of each corner, shape (k,).
         corner: Contact points of all corners, touching or not, shape (k, 3) [m].
         origin: Origin of the frame of each sole, or contact point of a point foot, shape (n, 3) [m].
-        ground: Contact point of each foot's lowest corner, shape (n, 3) [m].
+        ground: Contact point of the corner of each foot that is nearest to the ground, shape (n, 3) [m].
         normal: Unit normal of the ground at `ground`, shape (n, 3).
     """
 
@@ -61,7 +61,10 @@ class Soles(NamedTuple):
 
 
 def by_foot(forces: ContactForces, patch: Integers | None) -> ContactForces:
-    """Return the total force on each foot in contact, as sensors in feet measure it; identities are numbers of feet.
+    """Return the total force on each foot in contact, as sensors in feet measure it.
+
+    Its identity is the foot's index; its normal is the normal at one contact of the foot. If `patch` is None, the
+    result is `forces`; otherwise it has no `soles`.
 
     Args:
         forces: Forces at contacts; contacts that belong to no foot are omitted.

@@ -43,10 +43,11 @@ def model_at(model: Attempt, bound: Bound, candidates: Packed) -> int:
 def impact(bound: Bound, detected: ContactArrays, arena: Arena) -> tuple[ForwardProblem, Integers, ContactArrays]:
     """Build the forward problem of a solved step, with the step's contacts and the landing feet (`meets_ground`).
 
-    Return the problem, the indices of its contacts among `detected`, and these contacts.
+    Return the problem, the indices of its contacts among `detected`, and copies of these contacts, in which standing
+    feet have no gap, and move with their target velocities.
 
     Args:
-        bound: The `Machine`; its result has the torques.
+        bound: The `Machine`; its result has the torques, and its assembled step is overwritten.
         detected: All candidate contacts.
         arena: Arena for all arrays.
     """

@@ -8,12 +8,12 @@ Demands that may be relaxed, usually in this order:
 1. Tracking: joints whose motors are at their torque limits are released, joints deviate as contacts require, or all
    motors become stiff velocity servos.
 2. Contacts without slip, in schemes that forbid slip.
-3. Prediction: the last torque is repeated.
+3. Prediction: the last torque is repeated, which may exceed the torque limit at the present speed.
 
-Torque limits are never relaxed, nor are friction cones, except in schemes without slip if `InverseSettings.repair` is
-False. The torque-rate limit takes priority over tracking until joints have been released in about `step.MOST_RELEASES`
-periods. The torque limit of a joint, which falls with its speed, takes priority over the rate. `Command.dropped` lists
-the relaxed demands, including the rate.
+Other torque limits are never relaxed, nor are friction cones, except in schemes without slip if
+`InverseSettings.repair` is False. The torque-rate limit takes priority over tracking until joints have been released in
+about `step.MOST_RELEASES` periods. The torque limit of a joint, which falls with its speed, takes priority over the
+rate. `Command.dropped` lists the relaxed demands, including the rate.
 """
 
 from __future__ import annotations

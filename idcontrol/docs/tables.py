@@ -118,7 +118,10 @@ def verdicts() -> str:
 
 
 def differing() -> str:
-    """Return tables of differing numbers by table or figure of a paper: the printed number, ours, and the reason."""
+    """Return the numbers that differ from a paper's: one table for each of its tables and figures.
+
+    A row has the printed number, ours, and the reason.
+    """
     said, parts = _papers()["judged"], []
     for source in (f"{place['paper']}, {place['where']}" for place in _papers()["places"]):
         rows = [

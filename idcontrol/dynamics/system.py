@@ -619,8 +619,8 @@ class System:
 
         Args:
             joints: Positions of the actuated joints, shape (a,) [rad or m].
-            base: Position [m] and quaternion (x, y, z, w) of the first free-flyer, shape (7,); None for the neutral
-                pose.
+            base: Position [m] and quaternion (x, y, z, w) of the floating base, which must be the first joint, shape
+                (7,); None for the neutral pose.
         """
         q: Array = pin.neutral(self.model)
         if base is not None:

@@ -57,11 +57,12 @@ def step(
 
 
 class Torques:
-    """Changes the torques of a policy as little as friction cones and limits require.
+    """Changes the torques of a policy so that friction cones and limits hold.
 
     The wanted torques are returned bitwise unchanged if they and the motion that they cause keep all limits. A foot may
     slip if its slip slows down. Torques beyond the motors' limits are clipped. If the motion then breaks a limit, a
-    quadratic program finds the nearest torques, relative to the torque limits (`idcontrol.filter.nearest`). If no
+    quadratic program finds admissible torques that keep the wrench of the ground on the robot first, and are then
+    closest to the wanted torques; each torque's change is scaled by its limit (`idcontrol.filter.nearest`). If no
     torques keep all limits, all limits but the motors' may be relaxed; `broken` names the limits that remain broken.
     """
 

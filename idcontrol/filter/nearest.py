@@ -251,7 +251,7 @@ def predict(p: AssembledStep, w: Whitened, impulse: Array, f: Array, arena: Aren
     """Predict the motion by maximal dissipation.
 
     Args:
-        p: The step.
+        p: The step; the search starts at `p.active` and updates it.
         w: The step with known motor impulses, from `_free_motion` or `_pushed`.
         impulse: The motor impulses in w, shape (a,) [N m s].
         f: Result, contact impulses, shape (3 n,) [N s].

@@ -29,7 +29,7 @@ THINNEST: Final = 1e-3
 """Smallest second moment of a nominal body about its mass centre, relative to the largest. Rods have second moments of
 zero, and URDFs often state moments that no body has."""
 POINT_M: Final = 1e-3
-"""Assumed radius of gyration of a nominal body without moments [m]."""
+"""Assumed root of each second moment per mass, for a nominal body without moments [m]."""
 
 _ROWS, _COLUMNS = np.tril_indices(4, -1)
 

@@ -32,7 +32,8 @@ TOLERANCE: Final = 1e-6
 EPSILON: Final = 2.0**-52
 """Distance from 1 to the next number in double precision."""
 DIGITS: Final = 1e-8
-"""Cap on rounding bounds, relative to the speed that the energy of all impulses could give a row."""
+"""Cap on the part of a velocity's rounding bound that impulses cause. It is relative to the velocity that the kinetic
+energy of the change of motion would give the contact alone."""
 
 
 def violation(law: Law, problem: StepProblem, solution: StepSolution) -> float:
@@ -96,9 +97,10 @@ def _in_own_units(law: Law, problem: StepProblem, solution: StepSolution) -> Tou
     """Return the contacts after a step, each with its own scales.
 
     The scale of a velocity is its size at zero impulse, plus the net change by all impulses, plus the velocity by
-    compliance, plus a bound on rounding errors. The scale of a normal impulse is the largest impulse of its contact, or
-    the impulse that gives the contact its normal velocity, if that is larger; likewise for tangential impulses, with
-    the contact's largest tangential impulse.
+    compliance, plus the contact's largest rounding bound divided by `TOLERANCE`. The scale of a normal impulse is the
+    largest impulse of its contact, or the impulse that changes its normal velocity by the scale of this velocity, if
+    that is larger. The scale of tangential impulses follows likewise from the larger tangential impulse, velocity scale
+    and mobility.
     """
     contacts, h, v = problem.contacts, problem.h, solution.v_plus
     n, J = len(contacts), contacts.jacobian

@@ -25,8 +25,8 @@ class Touching(NamedTuple):
 
     Attributes:
         f: Impulses, shape (n, 3) [N s].
-        u: Velocities as in the law: relative to the moving surface, plus gap divided by step, plus compliance, shape
-            (n, 3) [m/s].
+        u: Velocities as in the law, shape (n, 3) [m/s]: relative to the moving surface, plus the normal velocity that
+            closes the gap (for rigid contacts gap / h, at least -`PUSH_OUT_SPEED`), plus compliance times impulse.
         mu: Friction, shape (n,).
         impulse: Scales of normal and of tangential impulses, shape (n, 2) [N s].
         speed: Scales of velocities, shape (n, 3) [m/s].
@@ -185,4 +185,4 @@ _LAWS: Final[Mapping[Law, Callable[[Touching], Array]]] = {
     "no_slip": _no_slip,
     "nearly_rigid": _frictional(onto_diamonds),
 }
-"""Laws of rigid contacts, and of stiff contacts with compliance in their velocities."""
+"""Functions that compute the violation of each law. Velocities of nearly rigid contacts include compliance."""

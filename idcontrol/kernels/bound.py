@@ -16,7 +16,7 @@ arrays or store them beyond the call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -199,7 +199,7 @@ class Form:
         self._numbers = [array.dtype for array in like]
         self._axes = [array.ndim for array in like]
 
-    def fits(self, values: Iterable[Any]) -> bool:
+    def fits(self, values: Collection[Any]) -> bool:
         """True if the values are arrays of this form.
 
         An array of a subclass of NumPy's array does not fit, since the subclass can redefine the attributes.

@@ -10,19 +10,20 @@
 | `_Library`: loops | loops of unknown length are not unrolled: most are short | 15 %, and 13 % of a control step |
 | `Options` | equal options are one object, so comparing them is fast | 14 % |
 | `bound.borrowed` | references to bound arrays are not counted | 37 % of a control step |
-| `CallType` | literals in calls count as numbers | 5 %; in a control loop, a call from Python finds compiled code |
-| `cache.claims` | kernels that another process compiles are awaited | two first trots at once: 101 s, one: 89 s |
+| `CallType` | literals in calls count as numbers | 5 %; calls from Python with other literals compile nothing |
+| `cache.claims` | kernels that another process compiles are awaited | two first trots at once: 101 s; one alone: 89 s |
 | `cache` | files have a digest, and are invalid once any source of the function changes | no wrong torques |
 
 The benefits were measured with Numba 0.68 on two cores, by switching off one hook at a time. Percentages without a
-quantity are shares of the processor time of compiling 30 kernels (terms and contacts of solo12); in the row "loops",
-of compiling in a first trot, a trot with an empty cache. The time of a control step is the median over a trot.
+quantity are shares of the processor time of compiling 30 kernels (terms and contacts of solo12). In the row "loops",
+they are shares of all compilation in a first trot, i.e. a trot with an empty cache. The time of a control step is the
+median over a trot.
 
 All hooks act on functions of this package only, within `compiling`, while the compiling thread holds Numba's compiler
-lock. With ``IDCONTROL_PLAIN_NUMBA=1`` there are no hooks, and everything runs on plain ``numba.njit(cache=True)``, with
-the same results to the bit. A version of Numba that is not in `TESTED` disables the hooks, too. Without hooks, Numba's
-own cache checks only the file of a function: after an edit of another file, remove the cache (`idcontrol doctor` prints
-its place).
+lock. Only garbage collection is off in the whole process, while a function compiles. With ``IDCONTROL_PLAIN_NUMBA=1``
+there are no hooks, and everything runs on plain ``numba.njit(cache=True)``, with the same results to the bit. A version
+of Numba that is not in `TESTED` disables the hooks, too. Without hooks, Numba's own cache checks only the file of a
+function: after an edit of another file, remove the cache (`idcontrol doctor` prints its place).
 """
 
 from __future__ import annotations

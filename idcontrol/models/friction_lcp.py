@@ -311,7 +311,10 @@ def on_support(lcp: FrictionLcp, members: Integers, z: Array, arena: Arena) -> b
 @late(lambda *_: types.float64)
 @njit(cache=True, inner=True, error_model="numpy")
 def _refined(problem: Unbalanced, residual: float, f: Array, arena: Arena) -> float:  # pragma: no cover - compiled
-    """Bring sticking contacts with an impulse to rest, by the smallest change of f; return the residual.
+    """Make the velocities zero that must be zero, by a small change of f; return the residual.
+
+    These are the normal velocities of contacts with an impulse, and the tangential velocities of sticking contacts. f
+    changes only if the residual decreases.
 
     Pivoting cannot distinguish velocities that differ by less than 1e-12 of the fastest approach.
     """

@@ -47,11 +47,11 @@ forces (math.md, section 4.2).
 """
 
 MOVING: Final = "rows that should hold move"
-"""Note: the roles are consistent, but rows dropped as nearly dependent move."""
+"""Note for consistent roles if rows that were dropped as nearly dependent are not at rest."""
 UNSETTLED: Final = "the set of sticking contacts is undecided"
-"""Note: the search ended before every set was decided."""
+"""Note for a search that ended before every set was decided."""
 CONTRADICTED: Final = "no set of sticking contacts is consistent"
-"""Note: no set of sticking contacts is consistent; all sets were tried."""
+"""Note for a search that tried all sets; none is consistent."""
 
 _NOTES: Final = ("", MOVING, SQUEEZE, CONTRADICTED, UNSETTLED)
 """Notes of a search, indexed by the result of `scan`."""

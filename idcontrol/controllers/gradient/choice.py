@@ -115,7 +115,9 @@ def choose(scheme: Scheme, solved: Solved, v_plus: Array, yielding: Yielding) ->
 
 @njit(cache=True, error_model="numpy")
 def allowed(solved: Bound, v_plus: Array) -> tuple[Integers, Array]:
-    """Return the edges that stage II allows each contact (`allowed_edges`), shape (n,), and `AssembledStep.held`.
+    """Return the edges that stage II allows each contact, and a copy of `AssembledStep.held`.
+
+    The edges are bits (`allowed_edges`), shape (n,); the copy has the shape (a,) [N m s].
 
     Args:
         solved: The step that was solved (`AssembledStep`).

@@ -87,7 +87,7 @@ def _newton(M: csr_array, J: csr_array, stiff: Array, c: Array) -> tuple[Array, 
     Args:
         M: Inertia, shape (m, m).
         J: Contact rows [N; S; T], shape (3 n, m).
-        stiff: C⁻¹ of the rows, 0 without friction, shape (3 n,).
+        stiff: C⁻¹ of the rows, shape (3 n,); 0 for tangents without friction.
         c: s of the rows at zero impulse, shape (3 n,) [m/s].
     """
     n = c.size // 3

@@ -92,7 +92,7 @@ def whitened_rows(
 
     Args:
         size: Number of velocities of each tree, shape (t,).
-        first: Number of each tree's first node, then the number of all nodes, shape (t + 1,).
+        first: Index of each tree's first node, then the number of all nodes, shape (t + 1,).
         L: Cholesky factors of the trees' inertias, shape (t, d, d).
         tree: Trees of each contact, shape (n, 2), or `WORLD`.
         J: Contact rows, shape (n, 2, 3, d).
