@@ -208,7 +208,10 @@ Row = tuple[str, Callable[[dict[str, Beside], str], float]]
 
 
 def _by_size(title: str, heaps: Heaps, rows: Sequence[Row]) -> Drawing:
-    """Draw values of each solver against the number of bodies, with walls on the left and without on the right."""
+    """Draw values of each solver against the number of bodies.
+
+    The left column has heaps between walls, the right column heaps on open ground.
+    """
     size = (8.0, 1.0 + 2.3 * len(rows))
     with axes(rows=len(rows), columns=2, size=size, sharex="col", sharey="row", squeeze=False) as grid:
         for line, (label, value) in zip(grid, rows, strict=True):

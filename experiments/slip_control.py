@@ -141,9 +141,10 @@ class Gripper:
         return float(np.arctan2(-along[2], along[0]))
 
     def step(self, force: float, torque: float = 0.0, gravity: float = GRAVITY) -> None:
-        """Take a step under the grip `force` [N] and an outer `torque` on the bar about the pads' axis [N m].
+        """Take a step under the grip `force` [N], an outer `torque` on the bar, and `gravity` along -z [m/s²].
 
-        Each finger is a motor with a goal far beyond the bar, so that it always presses with its effort limit.
+        The torque [N m] acts about the pads' axis, positive like `pitch`. Each finger is a motor with a goal far beyond
+        the bar, so that it always presses with its effort limit.
         """
         system, h = self.system, self.config.step_s
         system.model.gravity.linear = np.array([0.0, 0.0, -gravity])

@@ -154,7 +154,13 @@ class Score:
         return float(np.mean([getattr(each, what)[-1] for each in self.errors]))
 
     def metrics(self) -> dict[str, Any]:
-        """Return the numbers of this engine; `turned_share` of the tosses end with a rotation error above 45°."""
+        """Return the engine's errors by name, with their units in the names.
+
+        ``corner_m``, ``position_m`` and ``rotation_rad`` are means over rows and tosses. ``rest_m`` and ``rest_rad``
+        are the errors of position and rotation in the last row. ``corner_median_m`` is the median of the tosses' mean
+        errors of corners. ``turned_share`` is the fraction of tosses whose last rotation error exceeds 45°.
+        ``penetration_m`` is the mean of the tosses' largest depths. ``parameters`` are the plant's.
+        """
         return {
             "corner_m": self.mean("corner"),
             "position_m": self.mean("position"),
@@ -232,9 +238,13 @@ def compare(toss: Toss, pose: Array, cube: Cube) -> Errors:
 def fit(
     entry: Engine, tosses: Sequence[Toss], cube: Cube, config: Config, progress: Callable[[], None]
 ) -> dict[str, float]:
-    """Return the parameters that minimize the corners' mean error over rows and tosses.
+    """Fit the parameters in ``entry.fitted`` to the corners' mean error over rows and tosses.
 
     The method is Nelder and Mead's on the logarithms of the parameters: tosses are chaotic, so gradients are useless.
+    The result is the best of at most ``config.evaluations`` evaluations; `progress` is called at each.
+
+    Raises:
+        InputError: As for `engine`.
     """
     names, start = list(entry.fitted), np.log(list(entry.fitted.values()))
 

@@ -34,7 +34,7 @@ JUMP_SHARE: Final = 0.25
 ABSORBS_S: Final = 0.005
 """Time from a push in which torques may jump, since the push changes the velocity in one tick [s]."""
 SLIPPED_M: Final = 0.02
-"""Motion of a corner along the ground above which a standing foot has slipped [m]. Rolling does not count as slip."""
+"""A standing foot has slipped if a corner moves farther than this along the ground [m]. Rolling is no slip."""
 DRAWN_EVERY: Final = 20
 """Number of rows of the record per drawn point."""
 LANDING_S: Final = 0.03

@@ -74,9 +74,10 @@ _AT = '<General><Interfaces><NetworkInterface name="{}"/></Interfaces></General>
 
 
 def places(layout: np.dtype[Any]) -> Integers:
-    """Return the offset in `layout` of each byte of a message in CDR, shape (bytes of the message,); -1 for padding.
+    """Return the offset in `layout` of each byte of a CDR message after its header; -1 for padding.
 
-    Like C, CDR aligns every number to its size; unlike C, it does not align structures.
+    The result has the shape (bytes after the header,). Like C, CDR aligns every number to its size; unlike C, it does
+    not align structures.
     """
     positions: list[int] = []
 
@@ -336,7 +337,7 @@ class Bridge:
         return self._endpoint.finished
 
     def _listen(self) -> bool:
-        """Read the robot's newest state; return True if a message arrived."""
+        """Read the robot's newest state; return True if an intact state arrived."""
         states = list(self._bus.take())
         self.count.states += len(states)
         self.count.damaged = self._bus.damaged

@@ -66,21 +66,22 @@ class JointTargets(gymnasium.Env[Array, Array]):
             plant: Plant that simulates the robot.
             mu: Friction coefficient of the ground; the controller assumes it, too.
             rate_hz: Rate of the controller [Hz].
-            action_hz: Rate of the actions [Hz].
+            action_hz: Rate of the actions [Hz]; rounded so that an action lasts a whole number of control periods.
             reach_rad: Largest distance of a target from the home pose [rad].
             spread_rad: Standard deviation of the joint positions about the home pose after a reset [rad].
             reward: Returns the reward, given the state after an action and the last command during the action.
-            render_mode: None: rendering is not supported; record a run instead.
+            render_mode: Must be None, because rendering is not supported. To see a motion, record a run.
 
         Raises:
-            UnknownName: The robot, controller or plant does not exist.
-            InputError: The robot has no floating base, or `action_hz` is above `rate_hz`.
+            UnknownName: No robot, controller or plant has this name.
+            InputError: The robot file is unusable, the robot has no floating base, `mu` or a rate is out of range, or
+                the controller needs more than joint targets.
         """
         self._robot = robots.load(robot)
         if self._robot.description.base != "free-flyer":
             raise InputError(f"robot {robot!r} has no floating base; take a legged robot")
-        if action_hz > rate_hz:
-            raise InputError(f"action_hz={action_hz:g} must not be above rate_hz={rate_hz:g}; lower it")
+        if not 0.0 < action_hz <= rate_hz:
+            raise InputError(f"action_hz={action_hz:g} must be positive and not above rate_hz={rate_hz:g}")
         self._h, self._steps = period(rate_hz), round(rate_hz / action_hz)
         self._controller = controllers.make(controller, self._robot, mu=mu, rate_hz=rate_hz)
         self._plant = plants.make(plant, self._robot, mu=mu, rate_hz=rate_hz)

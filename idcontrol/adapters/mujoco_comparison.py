@@ -263,7 +263,11 @@ def dofs(mapped: Mapped) -> Integers:
 
 
 def require_no_springs(mapped: Mapped, data: mujoco.MjData) -> None:
-    """Raise `InputError` if a spring loads a joint or the base in the state of `data`."""
+    """Raise `InputError` if springs load a joint or the base in the state of `data`, after ``mj_forward``.
+
+    Loads of up to `LOAD_SHARE` of a joint's torque limit, or of the weight, count as zero. Joints without a torque
+    limit pass.
+    """
     system, at = mapped.system, dofs(mapped)
     base = at.size - system.n_actuated
     weight = system.mass * float(np.linalg.norm(system.model.gravity.linear))

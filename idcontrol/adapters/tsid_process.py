@@ -54,7 +54,7 @@ class Program:
     """TSID's inverse dynamics of one robot."""
 
     def __init__(self, asked: dict[str, Any]) -> None:
-        """Build the program, with all feet in the air."""
+        """Build the program, with all feet in the air; `asked` is the problem with the first state (see module)."""
         self.robot = robot = tsid.RobotWrapper(asked["urdf"], pin.StdVec_StdString(), pin.JointModelFreeFlyer(), False)
         robot.model().rotorInertia = np.zeros(robot.nv)
         self.q, self.v, self.asked = np.array(asked["q"]), np.array(asked["v"]), asked

@@ -41,8 +41,8 @@ _SHOWN = (
 )
 """Quantities of the table on the terminal, in this order, as many as fit; the files have all quantities."""
 FEW = 4
-"""If more settings than this vary, the progress line of a run names only the controller and the settings that differ
-from the preset."""
+"""If more settings than this vary, the progress line of a run names only the controller and the settings that the run
+sets explicitly."""
 PEERS_ON = "coulomb-lcp,sap,mujoco"
 """Plants of a comparison with a peer, unless the user names other plants."""
 AXES = {"controller": "controllers", "plant": "plants", "mu": "mu", "seed": "seeds"}

@@ -24,7 +24,7 @@ INTERRUPTED = 130
 GAP = 2
 """Blanks between two columns."""
 EASY = 18
-"""Width that text columns get, if their text needs it, before spare columns are shown."""
+"""Width up to which text columns have priority over spare columns [characters]."""
 FOLDED = 32
 """Length of the longest word that is never broken into two lines."""
 WIDEST = 16

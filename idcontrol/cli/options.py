@@ -18,7 +18,11 @@ Option = Callable[[Any], Any]
 
 
 def real(text: str) -> float:
-    """Parse the number of an option, with the spellings that ``--set`` accepts."""
+    """Parse the number of an option, as `float` does; refuse numbers that are too large for double precision.
+
+    Raises:
+        click.BadParameter: The text is not a number, or the number is too large.
+    """
     try:
         return number(text)
     except ValueError as error:

@@ -14,26 +14,33 @@ import numpy as np
 
 from idcontrol.kernels.bound import Bound, bind, entry
 from idcontrol.kernels.jit import njit
-from idcontrol.loop.plausible import Joints, farthest
+from idcontrol.loop.plausible import Joints
 from idcontrol.loop.safety import Cut, Fault, Limits, admit_kernel
 from idcontrol.loop.wire import LARGEST_GAIN, STIFFEST_RAD, STIFFEST_RAD_S
 from idcontrol.types import Array
 
 
 class Asked(NamedTuple):
-    """The arrays into which `take` writes a command, and the joint positions that it compares.
+    """The arrays into which `take` writes a command, and the joints that it compares with their reference.
 
     Attributes:
         wanted: Out: commanded torques, shape (a,) [N m].
         held: Out: commanded rows q, v, kp, kd of the drives, shape (4, a); zero if the command has only torques.
-        q_des: Reference positions of the joints, shape (a,) [rad].
-        q: Positions of the joints, shape (a,) [rad].
+        q_des: Reference positions of the joints, shape (a,) [rad or m].
+        joints: Positions of the joints.
     """
 
     wanted: Array
     held: Array
     q_des: Array
-    q: Array
+    joints: Joints
+
+
+@njit(cache=True, inner=True)
+def away(joints: Joints, j: int, target: float) -> float:  # pragma: no cover - compiled
+    """Return `target` minus the position of joint j [rad or m]; for a continuous joint, the shorter way."""
+    error = target - joints.q[j]
+    return error - 2.0 * np.pi * np.round(error / (2.0 * np.pi)) if joints.circle[j] else error
 
 
 @njit(cache=True)
@@ -41,18 +48,20 @@ def take(bound: Bound, command: Array) -> tuple[bool, float]:  # pragma: no cove
     """Adopt a command if it is finite: torques (a,), or rows tau, q, v, kp, kd for the drives (5 a,).
 
     Returns:
-        True and the largest distance of a joint from its reference [rad]; False and 0 if the command is not finite.
+        True and the largest distance of a joint from its reference [rad or m], for a continuous joint the shorter way;
+        False and 0 if the command is not finite.
     """
     asked: Asked = bound.borrowed
     for x in command:
         if not np.isfinite(x):
             return False, 0.0
-    a = asked.wanted.shape[0]
+    a, most = asked.wanted.shape[0], 0.0
     for j in range(a):
+        most = max(most, abs(away(asked.joints, j, asked.q_des[j])))
         asked.wanted[j] = command[j]
         for row in range(4):
             asked.held[row, j] = command[(1 + row) * a + j] if command.shape[0] > a else 0.0
-    return True, farthest(asked.q_des, asked.q)
+    return True, most
 
 
 class Gate(NamedTuple):
@@ -73,13 +82,6 @@ class Gate(NamedTuple):
     held: Array
     tau: Array
     sent: Array
-
-
-@njit(cache=True, inner=True)
-def away(joints: Joints, j: int, target: float) -> float:  # pragma: no cover - compiled
-    """Return `target` minus the position of joint j [rad]; for a continuous joint, the shorter way."""
-    error = target - joints.q[j]
-    return error - 2.0 * np.pi * np.round(error / (2.0 * np.pi)) if joints.circle[j] else error
 
 
 @njit(cache=True, inner=True)
@@ -161,7 +163,7 @@ class Setpoints:
         self._desired = of["q_des"], of["v_des"]
         self._limits, self._share = limits.gate, 1.0
         self._admitted = limits.gate.copy()
-        self._asked = bind(Asked(self.wanted, self.held, of["q_des"], joints.q))
+        self._asked = bind(Asked(self.wanted, self.held, of["q_des"], joints))
         self._take = entry(take, self._asked, self.tau)
         self._gate = bind(Gate(self._admitted, joints, self.wanted, self.held, self.tau, self.sent))
         self._admit = entry(let_through, self._gate, False, 0.0, 0.0)

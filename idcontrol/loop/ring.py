@@ -29,7 +29,7 @@ class Ring:
     """
 
     def __init__(self, memory: mmap.mmap, row_width: int) -> None:
-        """Use all of `memory`, for rows of `row_width` numbers; it must be zero before the first process uses it."""
+        """Use all of `memory` for rows of `row_width` numbers; all its bytes must be zero before the first use."""
         # number of rows written, number of rows read by the recorder
         self._head = np.frombuffer(memory, dtype=np.uint64, count=2)
         rows = (len(memory) - _HEAD_BYTES) // (8 * row_width)

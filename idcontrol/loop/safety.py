@@ -119,9 +119,10 @@ class Fault(enum.IntFlag):
     """Position and velocity of a joint, or orientation and angular velocity of the base, contradict each other, or a
     joint or the base stands still although joints are driven (`idcontrol.loop.plausible`); the state is not used."""
     TIPPED = 2048
-    """The base leans by more than `Policy.tilt_rad`; before torques flow, the start is refused."""
+    """The base leans by more than `Policy.tilt_rad`; if torques do not flow yet, the start is refused."""
     ASTRAY = 4096
-    """A joint is further than `Policy.tracking` from its reference; before torques flow, the start is refused."""
+    """A joint is further than `Policy.tracking` from its reference; if torques do not flow yet, the start is
+    refused."""
     DRIVE = 8192
     """A drive reports an error."""
     HOT = 16384
@@ -129,7 +130,7 @@ class Fault(enum.IntFlag):
     VOLTAGE = 32768
     """The supply voltage is outside `Policy.voltage_v`, by default the limits in the robot file."""
     ESTOP = 65536
-    """The emergency stop is pressed; before torques flow, the start is refused."""
+    """The emergency stop is pressed; if torques do not flow yet, the start is refused."""
     QUATERNION = 131072
     """The norm of the base's quaternion differs from 1 by more than 0.001; the state is not used."""
     POSE = 262144

@@ -41,7 +41,7 @@ class PlannedRun:
     Attributes:
         experiment: Name of the experiment.
         preset: Name of its preset.
-        changes: The settings that differ from the preset, by dotted key.
+        changes: The settings that the run sets explicitly, by dotted key; a value may equal the preset's.
         config: The resulting configuration as JSON values.
         name: Name of its folder: words, and `DIGITS` digits of a digest of experiment, preset and configuration.
     """

@@ -187,6 +187,17 @@ def test_the_gate_bounds_what_drives_do_at_the_measured_state(last, command, q, 
     np.testing.assert_allclose(setpoints.tau, torque(sent), rtol=0.0, atol=rounding)
 
 
+def test_tracking_error_of_a_continuous_joint_is_the_shorter_way():
+    joints = Joints(
+        at_q=np.arange(2), circle=np.array([True, False]), at_v=np.arange(2), q=np.array([-3.1, 0.2]), v=np.zeros(2)
+    )
+    of = {"tau_wanted": np.zeros(2), "tau": np.zeros(2), "q_des": np.array([3.1, 0.1]), "v_des": np.zeros(2)}
+    of["sent"] = np.zeros((5, 2))
+    setpoints = Setpoints(of, joints, limits())
+    assert setpoints.take(np.zeros(2), 0.11) is Fault.NONE  # 2 pi - 6.2 and 0.1
+    assert setpoints.take(np.zeros(2), 0.09) is Fault.ASTRAY
+
+
 def test_a_command_within_all_limits_passes_the_gate_to_the_bit():
     joints = Joints(
         at_q=np.arange(2), circle=np.zeros(2, bool), at_v=np.arange(2), q=np.full(2, 0.1), v=np.full(2, 0.3)

@@ -156,7 +156,9 @@ class Page:
             self._caption.content = _table(caption)
 
     def _point(self, drawn: _Arrow, tail: Array, head: Array) -> None:
-        """Move an arrow between two points, shape (3,) each; it is hidden if they coincide.
+        """Draw an arrow from `tail` to `head`, shape (3,) each [m]; hide it if they coincide.
+
+        An arrow shorter than its cone is drawn with the cone's length.
 
         Only poses and visibility change, which browsers apply together with the robot's poses. In a playing film,
         changes of meshes or scales would arrive late, and arrows would leave their feet.
@@ -185,7 +187,10 @@ class Page:
         camera.position = tuple(point + self._stage.size * EYE)
 
     def corner(self, curves: str) -> str:
-        """Return HTML for a corner of a published page: the legend, and a link to the page `curves`."""
+        """Return HTML for a corner of a published page: the legend if the scene has feet, and a link to `curves`.
+
+        `curves` is the file name of a page in the same folder.
+        """
         legend = _legend(LEGEND) if self._stage.feet else ""
         return CORNER.format(legend, html.escape(urllib.parse.quote(curves)))
 
@@ -349,7 +354,7 @@ class Player:
 
     Attributes:
         slider: Slider with the shown time [s], which the user may drag.
-        playing: True if time passes.
+        playing: True unless the film is paused; True also at the end of a film that does not repeat.
         speed: Drop-down menu with the speed relative to the run's own time.
         loop: Checkbox; if it is checked, the film repeats.
     """

@@ -97,7 +97,10 @@ def rod(start: Array, end: Array, radius: float, colour: Colour) -> Mesh:
 
 
 def pyramid(mu: float, colour: Colour, opacity: float) -> Mesh:
-    """Return the inscribed friction pyramid ``|f_S| + |f_T| ≤ μ f_N`` up to f_N = 1, with its apex at the origin."""
+    """Return the sides of the inscribed friction pyramid ``|f_S| + |f_T| ≤ μ f_N`` up to f_N = 1.
+
+    The apex is at the origin; N is along z, S along x and T along y.
+    """
     corners = [(mu, 0, 1), (0, mu, 1), (-mu, 0, 1), (0, -mu, 1)]
     faces = [(0, 1, 2), (0, 2, 3), (0, 3, 4), (0, 4, 1)]
     return Mesh(np.array([(0, 0, 0), *corners], dtype=float), np.array(faces), colour, opacity)
