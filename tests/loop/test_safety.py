@@ -147,9 +147,9 @@ def test_an_end_that_was_planned_is_not_braked():
 def test_the_package_says_what_its_default_policy_does():
     """People read the table of `idcontrol.loop` to know when a machine brakes."""
     policy, text = Policy(), " ".join(loop.__doc__.split())
-    silence = f"{patience(1.0):g} periods and {1e3 * patience(0.0):g} ms"
+    periods, ms = f"{patience(1.0):g} periods", f"{1e3 * patience(0.0):g} ms"
     for words in (
-        f"braked if the newest datagram is older than {silence}",
+        f"braked if the newest datagram is older than both {periods} and {ms}",
         f"ticks the last torque holds at the machine; braked after {policy.overrun.tolerate} ticks in a row",
         f"interrupts the controller after {policy.hang_s:g} s",
         f"a NaN the last torque holds; braked after {policy.not_finite.tolerate} ticks in a row",
@@ -161,7 +161,7 @@ def test_the_package_says_what_its_default_policy_does():
         f"the gate cuts torques to limits braked after {policy.cut_s:g} s",
         f"leans by more than {policy.tilt_rad:g} rad the torque is sent; braked after {policy.tipped.tolerate} ticks",
         f"joint {policy.tracking:g} rad off its reference the torque is sent; braked after {policy.astray.tolerate}",
-        f"brakes itself after {silence} without a command",
+        f"brakes itself after {periods}, at least {ms}, without a command",
     ):
         assert words in text
     assert policy.damp_s == 1.0
