@@ -37,7 +37,7 @@ BUMPS = {
     "duration_s": 5.0,
     "path": STRAIGHT_ON,
 }
-"""Bumps up to 3 cm high, under feet that are lifted by 1.5 cm. The paper plots 5 s, one meter of walking."""
+"""Bumps up to 3 cm high, under feet that are lifted by 1.5 cm. The paper plots 5 s, one metre of walking."""
 
 ROUGH = {
     # The friction under the next foothold is unknown, so controllers assume the smallest value.
