@@ -21,6 +21,7 @@ def test_every_model_passes_every_check(tmp_path):
     assert metrics["paper"]["hertz_depth_m"] == 1e-8
 
 
+@pytest.mark.slow
 def test_finer_steps_come_closer_to_the_closed_form(tmp_path):
     """First order: a tenth of the step leaves a tenth of the error."""
     errors = []

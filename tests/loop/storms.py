@@ -26,8 +26,6 @@ from tests.loop.rig import Rig
 WALK = "idcontrol.experiments.live:loop"
 WALK_S = 0.5
 """Duration of the walk [s]; faults begin in the first two thirds."""
-BODY = structs.replace(WATCHDOG, damp_s=1.0)
-"""Policy of the machine: it brakes for a third of the usual time, after which the robot must not fall, either."""
 UNBALANCED = Fault.TIPPED | Fault.ASTRAY | Fault.FALLBACK | Fault.FAILED | Fault.CUT
 """Faults of a robot that loses its balance or its tracking."""
 
@@ -367,7 +365,7 @@ def walking(robot, kind, **options):
     """Return a rig in which `robot` walks from its standing pose; `kind` of commands is torque or impedance."""
     session = session_of(robot, kind)
     controller = controllers.build(WalkConfig().controller, session.setup())
-    usual = {"policy": Policy(voltage_v=(20.0, 30.0)), "machine_policy": BODY, "duration_s": WALK_S}
+    usual = {"policy": Policy(voltage_v=(20.0, 30.0)), "machine_policy": WATCHDOG, "duration_s": WALK_S}
     system = system_of(robot)
     return Rig(session=session, system=system, controller=Moody(controller), **(usual | options))
 
