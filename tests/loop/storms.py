@@ -386,11 +386,16 @@ def storm(seed):
         kind(storm, t, end)
         storm.faults.append((t, end, kind.__name__))
     rig.run(unrecorded_at=storm.recorded_until)
+    brake(rig)
+    return storm
+
+
+def brake(rig):
+    """Let time pass until the machine has braked, for at most 5 s."""
     for _ in range(50):
         if rig.machine.finished:
             break
         rig.clock.spend(NS // 10)
-    return storm
 
 
 def problems(storm):
