@@ -10,7 +10,7 @@ from idcontrol.loop.safety import Fault
 from idcontrol.types import Array
 
 
-def culprit(fault: Fault, row: Mapping[str, Array], positions: Array, names: Sequence[str]) -> str:
+def culprit(fault: Fault, row: Mapping[str, Array], errors: Array, names: Sequence[str]) -> str:
     """Return the value that caused a fault, after the name of its joint if it has one, e.g. ``knee: 81.5 °C``.
 
     The text is "" if no value belongs to this kind of fault, or if the values of all joints are infinite or NaN.
@@ -18,7 +18,8 @@ def culprit(fault: Fault, row: Mapping[str, Array], positions: Array, names: Seq
     Args:
         fault: One fault.
         row: Channels of a tick with this fault (`idcontrol.loop.telemetry.channels`).
-        positions: Joint positions of the state in `row`, shape (a,) [rad or m].
+        errors: Joints' reference positions minus their positions in `row` (`System.position_errors`), shape (a,)
+            [rad or m].
         names: Names of the a joints.
     """
     if fault is Fault.VOLTAGE:
@@ -32,7 +33,7 @@ def culprit(fault: Fault, row: Mapping[str, Array], positions: Array, names: Seq
     elif fault is Fault.TORQUE:
         size, said = np.abs(row["tau_applied"] - row["tau"]), "{0:.3g} N m off".format
     elif fault is Fault.ASTRAY:
-        size, said = np.abs(positions - row["q_des"]), "{0:.3g} rad off".format
+        size, said = np.abs(errors), "{0:.3g} rad off".format
     else:
         return ""
     if not np.isfinite(size).any():

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from idcontrol.dynamics.system import shorter
 from idcontrol.kernels.bound import Bound, bind, entry
 from idcontrol.kernels.jit import njit
 from idcontrol.loop.plausible import Joints
@@ -40,7 +41,7 @@ class Asked(NamedTuple):
 def away(joints: Joints, j: int, target: float) -> float:  # pragma: no cover - compiled
     """Return `target` minus the position of joint j [rad or m]; for a continuous joint, the shorter way."""
     error = target - joints.q[j]
-    return error - 2.0 * np.pi * np.round(error / (2.0 * np.pi)) if joints.circle[j] else error
+    return shorter(error) if joints.circle[j] else error
 
 
 @njit(cache=True)

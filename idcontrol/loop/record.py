@@ -336,7 +336,8 @@ class Scribe:
         if not rows.size:
             return ""
         system, row = self._session.system, {name: values[rows[-1]] for name, values in recorded.items()}
-        said = culprit(fault, row, system.joint_positions(row["q"]), system.actuated_names)
+        errors = system.position_errors(row["q_des"], system.joint_positions(row["q"]))
+        said = culprit(fault, row, errors, system.actuated_names)
         return f" ({said})" if said else ""
 
 

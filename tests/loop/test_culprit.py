@@ -16,7 +16,6 @@ ROW = {
     "base_tilt": np.array(1.2),
     "tau_applied": np.array([1.0, 5.0, 0.0]),
     "tau": np.array([1.0, 9.5, 0.1]),
-    "q_des": np.array([0.0, 0.1, -0.7]),
 }
 
 
@@ -33,7 +32,7 @@ ROW = {
     ],
 )
 def test_the_worst_joint_and_its_value_are_named(fault: Fault, said: str) -> None:
-    assert culprit(fault, ROW, np.zeros(3), ["hip", "knee", "toe"]) == said
+    assert culprit(fault, ROW, np.array([0.0, 0.1, -0.7]), ["hip", "knee", "toe"]) == said
 
 
 def test_values_that_are_not_measured_name_no_joint() -> None:
