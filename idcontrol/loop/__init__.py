@@ -28,8 +28,8 @@ A tick of the loop, and its modules
 6. Send and record: `telemetry` is the row of the tick; `ring` passes it to the recorder.
 
 - `clock` - absolute deadlines; missed ticks are counted and skipped. A machine at ``--peer`` has a separate clock, so
-  the ticks follow its states: a tick begins when a state arrives, at most a quarter of a period from its deadline, and
-  the rate changes by at most one percent. `WallClock` is real time; `VirtualClock` is simulated time, as fast as
+  the ticks follow its states: a tick waits for a state, at most until a quarter of a period after its deadline, and the
+  rate changes by at most one percent. `WallClock` is real time; `VirtualClock` is simulated time, as fast as
   possible or slowed down to the wall clock. Controllers run unchanged on both: their nominal period is `Setup.h`, and
   the difference of two `State.t` is the measured period.
 - `session` - the planner, controller and plant of an experiment. `plant_process` and `record` - the processes that a

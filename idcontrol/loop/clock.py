@@ -40,8 +40,7 @@ within about 20 cycles, and the jitter of single datagrams is averaged.
 
 LARGEST_SHIFT = 0.01
 """Largest change of the deadline per cycle, in periods. It exceeds the difference between quartz clocks, a
-ten-thousandth. A difference of a whole period is corrected in 100 cycles, and the rate never deviates by more than this
-value.
+ten-thousandth. The rate never deviates by more than this value.
 """
 
 JUMP_NS = 1 * NS
@@ -135,7 +134,7 @@ class VirtualClock:
         self.sleep_until(self._now + duration)
 
     def jump(self, by: int) -> None:
-        """Move the clock by `by` [ns], possibly backwards, without the events in between."""
+        """Move the clock by `by` [ns], possibly backwards; events in between happen in the next wait."""
         self._now += by
 
     def sleep_until(self, deadline: int) -> None:
@@ -194,7 +193,7 @@ class Pacer:
         self._index, self._woke = 0, 0
 
     def wait(self) -> Cycle:
-        """Wait for the next cycle that can start in time."""
+        """Wait for the next cycle that can start in time, and return it."""
         now, period = self._clock.now(), self._period
         if self._due is None:
             self._due = self._woke = now

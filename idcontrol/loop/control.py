@@ -116,7 +116,10 @@ class Control:
         return self.guard(self._begin)
 
     def halt(self) -> Fault:
-        """Tell the planner to come to rest, and compute the next command as `ask` does; return the fault."""
+        """Tell a planner that can be halted to come to rest, and compute the next command as `ask` does.
+
+        Return the fault.
+        """
         return self.guard(self._halt)
 
     def restart(self) -> None:

@@ -104,7 +104,7 @@ def decode(line: str, kind: type[Job]) -> Job:
 
 
 def start(module: str, job: msgspec.Struct, descriptors: Sequence[int]) -> subprocess.Popen[bytes]:
-    """Run `module` in a separate process and write a job to its standard input, which stays open.
+    """Run `module` in a separate process and write a job to its standard input, which stays open; return the process.
 
     The process runs in a separate session of the operating system. Ctrl-C on the terminal therefore reaches only the
     loop, which ends the process cleanly.

@@ -440,7 +440,7 @@ class _Work:
         raise RuntimeError(f"the recorder {fault}{braked}; {self.out} has what it had written")
 
     def _ending(self, loop: ControlLoop, granted: realtime.Granted, **taken: Any) -> record.Ending:
-        """Return how the loop ended; write the traceback of planner or controller into the folder of the record."""
+        """Return how the loop ended; write a traceback of planner or controller into the folder of the record."""
         counts, asked = loop.counts, self.stop.asked
         if counts.traceback:
             with contextlib.suppress(OSError):  # if the disk is full, the recorder reports it

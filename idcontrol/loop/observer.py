@@ -29,7 +29,10 @@ class Observer:
     """
 
     def __init__(self, parts: Parts, policy: Policy, telemetry: Telemetry, late: int) -> None:
-        """Start without observations; every state that is read is written into the row of the `telemetry`."""
+        """Start without observations; every state that is read is written into the row of the `telemetry`.
+
+        `late` is the tolerated silence of the machine [ns].
+        """
         self._parts, self._policy, self._telemetry, self._late = parts, policy, telemetry, late
         self.datagram: Datagram | None = None
         self.faults = Fault.NONE

@@ -200,7 +200,7 @@ def _period(kind: str, name: str, thing: Any, setup: Setup) -> float | None:
     """Return the period between two calls [s]; None without a rate.
 
     Raises:
-        InputError: The rate is not a number up to the rate of the loop.
+        InputError: The rate is not a positive number up to the rate of the loop.
     """
     rate = getattr(thing, "rate_hz", None)
     if rate is None:

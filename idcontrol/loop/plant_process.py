@@ -34,14 +34,15 @@ from idcontrol.types import Plant, State
 HASTE = 10.0
 """Speed at which a plant is moved up and down to warm its code, as a multiple of the speed in a loop."""
 WARM_STEPS = 20
-"""Number of steps before the first tick, to compile and load all code and to fill the CPU's caches."""
+"""Number of steps from the initial state before the first tick, to compile and load all code and to fill the CPU's
+caches."""
 
 
 def warm(plant: Plant, session: Session, start: State, dt: float) -> None:
     """Step `plant` to compile all code; afterwards the plant must be reset.
 
-    The plant takes a step with its joints at their limits and steps from `start`. A machine that can lie also stands up
-    and lies down.
+    The plant takes a step with its joints at their upper limits, and `WARM_STEPS` steps from `start`. A machine that
+    can lie also stands up and lies down.
     """
     system, q = session.system, start.q.copy()
     ends = np.isfinite(system.limits.upper) & ~system.joint_circle

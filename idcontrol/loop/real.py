@@ -67,6 +67,7 @@ class ControlLoop:
         endpoint: The loop's side of the conversation.
         safety: State machine of the loop.
         counts: Counters of the loop.
+        on_alarm: Handler of SIGALRM, which interrupts planner or controller if they hang.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The recorder: reads the telemetry of a loop and of its machine from their rings, and writes a run folder for each.
+"""The recorder: reads the telemetry of a loop, and of a plant that the loop started, and writes a run folder for each.
 
 As a separate process it reads a `RecordJob` (one line of JSON) from its standard input and drains the rings
 (`idcontrol.loop.ring`). A second line describes the end of the loop (`Ending`); then the process prints the metrics. If
@@ -115,7 +115,11 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scribe:
-    """Writes the record of a loop, and the record of its machine into the subfolder ``machine``."""
+    """Writes the record of a loop, and on demand the record of its machine into the subfolder ``machine``.
+
+    Attributes:
+        fault_events: Number of faults that were recorded as events of the loop, without overruns.
+    """
 
     def __init__(
         self,
@@ -139,7 +143,8 @@ class Scribe:
             machine_too: True to record the machine, too.
             estimated: True if the base in the loop's rows is an estimate.
             attended: True if an operator is asked for `WORDS`.
-            report: Called with a line for each change of the loop's mode, phase or faults.
+            report: Called with each line for the terminal: the loop's changes of mode, phase and faults, except
+                overruns, and the questions to the operator.
         """
         self._session, self._h, self._report, self._estimated = session, h, report, estimated
         self._words = WORDS if attended else {}
@@ -295,7 +300,7 @@ class Scribe:
         }
 
     def _estimate(self, arrays: Mapping[str, Array]) -> dict[str, float | None]:
-        """Return the errors of the estimated base; the true base is known only if the machine is a plant."""
+        """Return the errors of the estimated base; {} if no base is estimated, or if the machine is not recorded."""
         if self._machine is None or not (self._estimated and self._session.system.floats):
             return {}
         truth = self._machine.arrays()
@@ -309,7 +314,7 @@ class Scribe:
         Args:
             ending: The end.
             recorded: All channels of the record.
-            compute_us: Computing times of the ticks in which the loop was running.
+            compute_us: Computing times of the working ticks.
             dropped: Number of dropped datagrams for each `Drop`.
         """
         if ending.ended != "fault":
@@ -367,7 +372,10 @@ class _Row(Mapping[str, Array]):
 
 
 def working(recorded: Mapping[str, Array]) -> slice:
-    """Return the last uninterrupted sequence of working ticks; a recovery by the operator begins a new sequence."""
+    """Return the slice of the last uninterrupted sequence of working ticks; it is empty if there are none.
+
+    A recovery by the operator begins a new sequence.
+    """
     works: Booleans = (recorded["mode"] == Mode.RUNNING) & (recorded["phase"] == Phase.WORKING)
     # a slice: copies of the arrays would double the memory
     end = len(works) - int(works[::-1].argmax()) if works.any() else 0
@@ -416,7 +424,7 @@ def stall(recorded: Mapping[str, Array], h: float) -> str | None:
 
 
 def worst(arrays: Mapping[str, Array]) -> list[dict[str, Any]]:
-    """Return the longest ticks, longest first, each with its times, its faults and the controller's status."""
+    """Return the `WORST` longest ticks, longest first, each with its times, its faults and the controller's status."""
     numbers = ("t", "compute_us", "cpu_us", *(f"{part}_us" for part in PARTS), "late_us", "missed", "switches")
     statuses = {float(status): status.name.lower() for status in Status}
     # on a simulated clock a tick takes no wall time: sort by CPU time
@@ -451,7 +459,7 @@ class _Drain:
         return len(rows) > 0
 
     def write(self, most: int | None = None) -> None:
-        """Write blocks of waiting rows until `most` rows are written, or all rows if `most` is None."""
+        """Write blocks of waiting rows until at least `most` rows are written, or all rows if `most` is None."""
         written = 0
         while self.waiting and (most is None or written < most):
             rows = self.waiting.popleft()

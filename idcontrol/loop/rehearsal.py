@@ -83,7 +83,7 @@ class Rehearsal:
         return heard or None
 
     def settle(self) -> None:
-        """Do nothing: there are no other senders to ignore from now on."""
+        """Do nothing: there is no other sender."""
 
     def close(self) -> None:
         """Do nothing: there is nothing to release."""

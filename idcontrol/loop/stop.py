@@ -27,9 +27,9 @@ class Interrupted(KeyboardInterrupt):
 class Stop:
     """A request to end, made by a signal: SIGINT, SIGTERM or SIGHUP (the terminal has closed).
 
-    Until `begin` a signal raises `Interrupted`. After that the first signal is stored in `asked`, and the second signal
-    ends the process immediately. Python handles signals only in the main thread; in any other thread, this object has
-    no effect.
+    Until `begin` a signal raises `Interrupted`, at the latest in `begin`. After that the first signal is stored in
+    `asked`, and the second signal ends the process immediately. Python handles signals only in the main thread; in any
+    other thread, this object has no effect.
 
     Attributes:
         asked: Number of the signal; 0 before a signal.

@@ -98,7 +98,7 @@ class SharedLink:
         self._out.put(data)
 
     def receive(self) -> bytes | None:
-        """Return the newest datagram; None if there is no new one, or while it is being written."""
+        """Return the newest datagram; None if it has been returned already, or while it is being written."""
         self._seen, data = self._into.take(self._seen)
         return data
 

@@ -68,7 +68,7 @@ class UdpLink:
         self.local: Address = self._socket.getsockname()
 
     def send(self, data: memoryview) -> None:
-        """Send the datagram. It is lost if a buffer is full or the peer is absent; watchdogs detect this."""
+        """Send the datagram; it is lost if a buffer is full, or the peer absent or unknown. Watchdogs detect this."""
         if self._connected:
             with contextlib.suppress(OSError):
                 self._socket.send(data)
