@@ -42,7 +42,8 @@ def turned(yaw: float) -> Array:
 def trunk_frames(system: System, contacts: SphereContacts) -> tuple[str, ...]:
     """Return the frames of the links to keep upright: base, and torso if joints separate it from the base.
 
-    To find the torso, follow the heaviest limb without a foot outwards from the base, up to the first branching.
+    To find the torso, follow the heaviest limb without a foot outwards from the base, up to the first branching. A limb
+    without a branching has no torso.
     """
     model = system.model
     walking = {int(j) for joint in contacts.mounting()[0] for j in model.supports[int(joint)]}
@@ -249,8 +250,8 @@ class Body:
     def land(self, foot: int, place: Any) -> None:
         """Let a foot stand from now on, at its present pose `place` (``pinocchio.SE3``).
 
-        Its task holds the foot for `LANDED_S`, until all corners carry load; without it the posture task would pull
-        the leg.
+        Its task holds the foot for `LANDED_S`, until all corners carry load; without this task, the posture task would
+        pull the leg.
         """
         self.stance[foot], self._since[foot] = True, -self.h
         still = np.zeros(3 if self.feet[foot].kind == "position" else 6)

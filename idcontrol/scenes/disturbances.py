@@ -221,7 +221,7 @@ class Kicked(DisturbedPlant):
     """A plant that is pushed once, in one step or in several consecutive steps.
 
     Attributes:
-        countdown: Number of steps before the push.
+        countdown: Number of steps before the push; each step counts it down, also below zero.
         velocity: Velocity that the push adds in each step, world frame, shape (3,) [m/s].
         steps: Number of steps that the push lasts.
     """

@@ -107,7 +107,7 @@ class Landing:
     Attributes:
         foot: The foot.
         late_s: Delay of the sensed touchdown after the plan [s].
-        off_m: Distance of the foot's centre from its planned position [m].
+        off_m: Horizontal distance of the foot's centre from its planned position [m].
     """
 
     foot: int
@@ -214,7 +214,10 @@ class Walk:
         return dcm.heading_at(self.steps[past:], feet, t)
 
     def _catch(self, state: State) -> None:
-        """Replan steps and motion from the measured centre of mass if it has left its path."""
+        """Replan steps and motion from the measured centre of mass if it has left its path.
+
+        If it is on its path after the last step, plan a step that brings the feet beside each other if they are not.
+        """
         t, omega, ahead = state.t, self.plan.omega, self.steps[self._done :]
         # a fast swing may move the centre of mass: feedback against it would need zero-moment points beyond the soles
         self._body.com.pendulum_m = float(self._heights[1]) if self.caught and ahead else 0.0

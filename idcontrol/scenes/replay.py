@@ -31,7 +31,7 @@ class Replayed(NamedTuple):
     Attributes:
         t: Times, shape (n,) [s].
         tau: Torques of the controller, shape (n, a) [N m].
-        recorded: Recorded torques, shape (n, a) [N m].
+        recorded: Torques that the controller of the run commanded, shape (n, a) [N m].
         plan_diff_rad: Largest difference between newly planned and recorded reference positions of a joint [rad]; zero
             if the planner repeated its plan.
     """
@@ -51,7 +51,8 @@ def replay(run: Run, controller: str) -> Replayed:
 
     Raises:
         UnknownName: The controller does not exist.
-        InputError: The run is not a walk, or its record is damaged or lacks something that a replay needs.
+        InputError: The run is not a walk or is too short, its record is damaged or lacks something that a replay needs,
+            or the controller returns no usable torques.
     """
     config, loops = _configuration(run)
     scene = WalkScene.of(msgspec.structs.replace(config, controller=controller))
@@ -131,7 +132,8 @@ def _first(run: Run, state: State) -> State:
 def _states(run: Run, rows: slice) -> list[State]:
     """Return the sensed states in `rows` of a record.
 
-    Their contact forces are means over the previous period, and the normals are vertical.
+    Their contact forces are means over the previous period, and the normals are vertical. The first row of a record has
+    no forces.
     """
     arrays = run.arrays
     t = arrays["t_machine" if "t_machine" in arrays else "t"]

@@ -15,7 +15,7 @@ from idcontrol.types import ContactLaw
 class AssumedFriction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The assumed friction of the controller (planner.md 7), and the friction pyramids that replace cones.
 
-    If the assumed friction is too high, robots fall.
+    If the assumed friction is too high, robots may slip and fall.
 
     Attributes:
         estimate: Best estimate of the friction coefficient; null for the true value.

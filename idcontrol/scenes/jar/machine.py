@@ -104,7 +104,7 @@ _AXES = {"y": (0.0, 1.0, 0.0), "z": (0.0, 0.0, 1.0)}
 
 
 def _thumb(model: pin.Model, joint: int, palm: pin.SE3, shapes: list[Shape], side: float) -> None:
-    """Add the thumb's four joints; `side` is 1 for a right hand, -1 for a left one."""
+    """Add the thumb's four joints; `side` is 1 for a right hand, -1 for a left hand."""
     links = (
         # position in the previous frame, box, centre of the box, mass
         ((-0.0182, side * 0.019333, -0.045987), (0.0358, 0.034, 0.0455), (-0.0179, side * 0.009, 0.0145), 0.0176),

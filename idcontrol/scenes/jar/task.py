@@ -119,7 +119,10 @@ class Scene:
         return pin.SE3(system.frame_rotation[frame].copy(), system.frame_position[frame].copy())
 
     def step(self, share: float, close: Sequence[bool]) -> None:
-        """Take one step that ends at the fraction `share` of the motion's duration."""
+        """Take one step that ends at the fraction `share` of the motion's duration.
+
+        `close` has an entry for each arm, True to close its hand.
+        """
         plant = self.plant
         plant.step(
             self.h,

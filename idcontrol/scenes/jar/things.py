@@ -38,7 +38,7 @@ JAR, LID, BOWL, FIRST_MARBLE = 0, 1, 2, 3
 JAR_CENTRE_M = 0.07
 _BOWL_CENTRE_M = 0.03
 _LID_CENTRE_M = 0.02
-"""Height of the centres of mass above the underside of jar, bowl and lid's plate."""
+"""Height of the centre of mass above the underside of the jar, the bowl and the lid's plate [m]."""
 
 SEAT = np.array([0.0, 0.0, HEIGHT_M - JAR_CENTRE_M + _LID_CENTRE_M])
 """Position of the seated lid in the jar's frame, shape (3,) [m]."""
