@@ -59,7 +59,7 @@ def drawable(arrays: Mapping[str, Array], layout: Layout) -> Walk:
 
 
 def locomotion(arrays: Mapping[str, Array], layout: Layout, events: Sequence[Mapping[str, Any]] = ()) -> Plots | None:
-    """Return all plots of a locomotion run, in the order of the page; None if there are too few rows to draw.
+    """Return all plots of a locomotion run, in the order of the page; None if there are fewer than three rows.
 
     Args:
         arrays: Channels as listed in `idcontrol.record.metrics`, shape (rows, ...).

@@ -77,9 +77,9 @@ class Plots:
         return self._drawn(figures.forces(self._walk), window or self._strides(), feet)
 
     def path(self, window: Window | None = None) -> Drawing:
-        """Return a map of base and centre of mass and, between waypoints, the distance of the latter from their line.
+        """Return a map of the base and the centre of mass; the default window is the whole run.
 
-        The default window is the whole run.
+        For a walk between waypoints, a second panel shows how far the centre of mass is from the line between them.
         """
         section = figures.path(self._walk)
         return self._drawn(replace(section, sentence=section.sentence.replace(figures.IN_WINDOW, "")), window)

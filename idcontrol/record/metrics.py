@@ -511,7 +511,7 @@ def fell_at(t: Array, height: Array, height_ref: Array, tilt: Array, standing_m:
 
 
 def height_error(t: Array, height: Array, height_ref: Array, window: int) -> float | None:
-    """Return the largest error of a base's height, averaged over windows of `window` rows [m].
+    """Return the largest absolute mean, over any `window` rows, of the error of a base's height [m].
 
     Windows begin 1 s after the start or later. With windows of one gait period, the average removes the bobbing within
     a step and leaves slow rising and sagging.
@@ -523,7 +523,7 @@ def height_error(t: Array, height: Array, height_ref: Array, window: int) -> flo
         window: Number of rows in a window.
 
     Returns:
-        The error; None if fewer rows than a window has remain after the first second.
+        The error; None if fewer than `window` rows remain after the first second.
     """
     late = t >= t[0] + 1.0 if len(t) else np.zeros(0, dtype=bool)
     error = (height - height_ref)[late]

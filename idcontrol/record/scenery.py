@@ -98,8 +98,7 @@ class Scenery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         robot: Name or path of the robot, whose configuration is in ``q``; None without a robot.
         bodies: Other bodies.
         ground: The ground; None without ground.
-        mu: Friction along the tangents of the plant's pyramid; None if there is no single value, because nothing slips
-            or each touchdown has a different value.
+        mu: Friction along the tangents of the plant's pyramid; None if nothing slips or the friction varies.
         mu_controller: Friction along the tangents assumed by the controller, recorded as ``mu_told``; None if infinite.
         hands: Names of the robot's hands that may touch walls; they are numbered after its feet.
         walls: Unit normal and offset of each wall ``n·p = offset``, which feet and hands may touch; `bodies` contains
