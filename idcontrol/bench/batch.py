@@ -23,7 +23,7 @@ NAMES = ("id-coulomb-qp", "id-noslip-lcp")
 
 
 def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
-    """Return a row for each controller in `NAMES`, with a thousand robots at different instants of the walk.
+    """Return a row for each controller in `NAMES`, with a thousand robots spread over the instants of the walk.
 
     From call to call, each robot moves on by one instant.
     """

@@ -135,7 +135,7 @@ def _rougher(step: WalkStep, mu: float) -> WalkStep:
 
 
 def scheme_job(scheme: Scheme, steps: Sequence[WalkStep], *, warm: bool) -> Job:
-    """Return the job of solving the steps in order; with `warm`, each step starts from the last step's solution."""
+    """Return the job of solving the steps in order; with `warm`, each step starts from the last step's active set."""
     arena, memory = reserve(), steps[0].step.active.copy()
     asked, f = steps[0].step, np.zeros(steps[0].step.target.size)
 
