@@ -16,7 +16,7 @@ from idcontrol.cli.options import CONTROLLER, FOLDER, JSON, OUT
 @OUT
 @JSON
 def command(folder: Path, controller: str | None, out: Path | None, as_json: bool) -> None:
-    """Ask a controller for its torques in the recorded states of the walk in RUN; compare them with the recorded ones.
+    """Ask a controller for its torques in the recorded states of the walk in RUN; compare them with the record.
 
     By default, the run's controller is asked. The metric equal_share is the share of ticks with bitwise equal torques.
     """
