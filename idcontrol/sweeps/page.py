@@ -18,7 +18,8 @@ from idcontrol.sweeps.record import NOT_RUN, Comparison, RunOutcome, coinciding,
 from idcontrol.sweeps.study import Study, Table
 
 DRAWN = 12
-"""Maximum number of runs with curves on the page. If more runs have ended, no run has figures or a page of its own."""
+"""Maximum number of runs with curves on the page. If more runs have ended, only the first of them have curves, and no
+run gets figures or a page of its own."""
 
 MATTER = (
     "q_err_rad", "qd_err_rad_s", "dtau_mean_nm_s", "dtau_max_nm_s", "force_err_rel", "com_path_err_m", "slip_m_s",
@@ -64,7 +65,8 @@ def report(comparison: Comparison, study: Study | None) -> Path:
 def all_rows(outcomes: Sequence[RunOutcome], of: Sequence[str] | None = None) -> Table:
     """Tabulate all runs: the varied settings, the metrics that differ between runs, and the reasons of failures.
 
-    Metrics of solvers, and step times other than the median, are left out. For a single run, all others are shown.
+    Metrics of solvers, step times other than the median, and metrics that the column ``outcome`` repeats are left out.
+    If only one run has ended, all its other metrics are shown.
 
     Args:
         outcomes: The runs.

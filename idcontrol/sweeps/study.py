@@ -52,7 +52,7 @@ class Study:
         pictures: Draws the figures of the study.
         further: Returns the next runs from all outcomes so far; the sweep ends when it returns none.
         grouping: Returns the names of a run's line and panel in the general figures. None means one line per
-            controller (if all runs have the same one, per value of the first varied setting), and one panel per
+            controller, or per value of the first varied setting if all runs have the same controller, and one panel per
             combination of the other varied settings.
     """
 
