@@ -181,7 +181,7 @@ def number(value: Any) -> str:
 
 
 def plain(value: float, digits: int = 3) -> str:
-    """Return `value` with `digits` significant digits, from a million on with an exponent."""
+    """Return `value` with `digits` significant digits; below 0.0001, and from a million on, with an exponent."""
     text = f"{value:.{digits}g}"
     return f"{float(text):.0f}" if "e+" in text and abs(value) < 1e6 else text
 

@@ -199,7 +199,10 @@ class Stage:
         return np.stack([tail, tail + self.metres_per_newton * force], axis=1)
 
     def _contact_frame(self, centre: Array, radius: float) -> Array:
-        """Return the pose of a foot sphere's contact frame on the ground or the nearest wall (math.md, section 2)."""
+        """Return the pose of a foot sphere's contact frame on the ground or the nearest wall (math.md, section 2).
+
+        Without ground, the frame is at the sphere's centre, with the world's axes.
+        """
         if self.ground is None:
             return np.concatenate([centre, [0.0, 0.0, 0.0, 1.0]])
         gap, n, point = sphere_gap(self.ground.parameters, self.ground.coefficients, *centre, radius)
