@@ -135,8 +135,8 @@ def blocks(log: Log, robot: Robot, system: System) -> Blocks:
 def velocity_lag(log: Log, system: System, windows: Sequence[tuple[int, int]]) -> float:
     """Return the time by which the joint velocities of a log lag behind its positions, e.g. by a filter [s].
 
-    The lag is the least-squares solution of ``Δq/Δt = v + lag v̇``, averaged over each window. A window is the pair of
-    its first tick and the tick after its last.
+    The lag is the least-squares solution of ``Δq/Δt = v + lag v̇``, averaged over each window, or 0 if v is constant. A
+    window is the pair of its first tick and the tick after its last.
     """
     dof, h = system.order[system.n_unactuated :], np.diff(log.t)[:, None]
     pairs = zip(log.q[:-1], log.q[1:], strict=True)

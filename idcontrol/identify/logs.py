@@ -76,9 +76,9 @@ def log_of(run: Run, robot: Robot) -> Log:
 def log_from(name: str, arrays: Mapping[str, Array], robot: Robot) -> Log:
     """Return the log in `arrays`.
 
-    The names are ``t, q, v, tau``, with shapes as in `Log`. For a robot with feet, also ``force``, ``moment``,
-    shapes (n, k, 3), ``gap`` and ``stance``, shapes (n, k), are used. A robot with feet and a floating base needs
-    force, gap or stance.
+    The names are ``t, q, v, tau``, with shapes as in `Log`. For a robot with feet, the arrays ``force`` and ``moment``,
+    shapes (n, k, 3), ``gap`` and ``stance``, shapes (n, k), are also used if they are present. A robot with feet and a
+    floating base needs force, gap or stance.
 
     Raises:
         InputError: An array is missing, does not fit the robot or has unusable values; or the log is too short.

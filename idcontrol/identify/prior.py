@@ -18,7 +18,8 @@ SCALE_SPREAD: Final = 0.3
 """Prior standard deviation of the scale of a drive."""
 FRICTION_SHARE: Final = 0.1
 """Prior standard deviation of dry friction, and of viscous friction at the largest speed, relative to the torque limit.
-A larger nominal value replaces it."""
+A larger nominal value replaces it. A joint without a torque limit counts as limited to 1 N m, a joint without a speed
+limit as limited to 1 rad/s."""
 ROTOR_SHARE: Final = 10.0
 """Prior standard deviation of an armature, relative to its nominal value or to the inertia about its joint, whichever
 is larger: rotors behind large gear ratios outweigh their links."""
