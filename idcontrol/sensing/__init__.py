@@ -2,9 +2,8 @@
 
 `contacts` decides which feet stand, `disturbance` adds delay, bias and noise of real sensors, `estimator` estimates the
 base from legs and IMU, and `legs` estimates the forces on feet that have no sensors. `ahead` predicts the state in
-which a delayed command arrives. Delay, bias, noise and estimators
-are stages: functions that take sensor values and return modified values. `chain` joins stages, and `sense` builds the
-chain for a `Sensing`.
+which a delayed command arrives. Delay, bias, noise and estimators are stages: functions that take sensor values and
+return modified values. `chain` joins stages, and `sense` builds the chain for a `Sensing`.
 """
 
 from __future__ import annotations
