@@ -55,7 +55,7 @@ class Setup(Protocol):
 
     @property
     def mu(self) -> float | None:
-        """Friction coefficient."""
+        """Friction coefficient; None without contacts."""
         ...
 
     @property
@@ -266,7 +266,7 @@ def _require(kind: Kind, name: str, what: str, missing: list[str]) -> None:
 
 
 def smallest_mu(contacts: Any) -> float | None:
-    """Return the smallest friction coefficient of a detector's contacts; None without contacts or their attribute."""
+    """Return the smallest friction coefficient of a contact detector; None if it has no contacts or no `mu`."""
     return min(map(float, getattr(contacts, "mu", ())), default=None)
 
 
