@@ -158,7 +158,8 @@ class _Grip:
     Attributes:
         contacts: Mean number of contacts that were listed.
         drop: Drop of the lowest box after each step, shape (steps,) [m].
-        held: Number of steps until a box had dropped by a hundredth of its side, or a step had no solution.
+        held: Number of steps until a box had dropped by a hundredth of its side, or a step had no solution; all steps
+            if neither happened.
         pivots: Number of pivots of the solver in each step, shape (steps,).
         loaded: Number of contacts with a normal force on each face, mean over steps and faces.
         spent: Processor time of the run, which is its wall time on an idle machine [s].

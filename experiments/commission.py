@@ -271,7 +271,7 @@ class Step(NamedTuple):
         name: Its name.
         task: What the operator does.
         settings: Settings of its loop, by dotted key.
-        judge: Returns the acceptance numbers of its record.
+        judge: Returns the checks of its record.
         planner: Its planner, as ``module:function``; None for the planner of the walk.
     """
 

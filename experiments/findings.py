@@ -154,7 +154,7 @@ def save(
         experiment: Name of the experiment.
         config: The resolved configuration.
         results: The results of the run.
-        began: ``time.perf_counter()`` at the run's beginning, for ``wall_s``.
+        began: ``time.perf_counter()`` at the run's beginning, for the metric ``wall_s``; None leaves this metric out.
 
     Raises:
         InputError: Two findings have the same key, or series differ in length.

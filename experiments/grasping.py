@@ -133,7 +133,10 @@ def _score(outcome: RunOutcome | None, baseline: float | None) -> str | None:
 
 
 def _arms(outcomes: Sequence[RunOutcome]) -> Iterator[Judged]:
-    """Yield a comparison of the arm's largest error under a controller with its error under `pid`, if nothing slips."""
+    """Yield a comparison at infinite friction: the arm's largest error over all controllers but `pid`, and under `pid`.
+
+    Without these runs, yield nothing.
+    """
     baseline = _at(outcomes, "pid", math.inf)
     error = None if baseline is None else baseline.metric("q_err_held_rad")
     aware = [o for o in outcomes if math.isinf(o.setting("mu")) and o.setting("controller") != "pid"]

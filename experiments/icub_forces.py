@@ -224,7 +224,7 @@ def across(wrench: Array, corners: Array) -> tuple[Array, Array]:
     """Return the place of the centre of pressure on the line between the middles of the soles.
 
     Returns:
-        The place as a share of the distance from the right sole to the left one, and this distance [m], shape (rows,)
+        The place as a share of the distance from the right sole to the left sole, and this distance [m], shape (rows,)
         each.
     """
     left, right = (corners[:, foot, :, :2].mean(axis=1) for foot in (0, 1))
@@ -288,7 +288,7 @@ def weighed(wrench: Array, corners: Array, measured: Array) -> Array:
 
 
 def agreement(predicted: Array, measured: Array) -> dict[str, Any]:
-    """Return correlation and error of both feet, and the values of the worse foot, `r` and `rms_n`."""
+    """Return correlation and rms error [N] of each foot, the smaller correlation `r` and the larger error `rms_n`."""
     r = [float(np.corrcoef(predicted[:, foot], measured[:, foot])[0, 1]) for foot in (0, 1)]
     rms = np.sqrt(np.mean((predicted - measured) ** 2, axis=0)).tolist()
     return {"r": min(r), "rms_n": max(rms), "r_feet": r, "rms_feet_n": rms}

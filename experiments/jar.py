@@ -89,7 +89,7 @@ class Watch:
         scene: The scene.
         bones: Segments of each arm that are drawn.
         steps: Values of each step: contacts, loaded contacts, Newton steps, momentum error, the solver's residual,
-            complementarity error, processor times of step and controller [s], and True if it was solved.
+            complementarity error, processor time of step and controller together [s], and True if it was solved.
         times: Time of every `EVERY`-th step [s].
         poses: Positions and quaternions of parts and bones at these times.
         lifted: Largest height of the jar's foot while the right hand holds the jar in the air [m].

@@ -27,7 +27,7 @@ from idcontrol.types import Array
 SOLVED: Final = 1e-8
 """Largest violation of an answer that solves a problem, in the judge's unit."""
 FALSE: Final = 1e-6
-"""Violation above which an answer reported as solved is a false success; above `SOLVED` up to this it is loose."""
+"""Violation above which an answer reported as solved is a false success; from `SOLVED` to this value it is loose."""
 MOST_CONTACTS: Final = 16
 """Largest number of contacts of the random steps."""
 TAUS: Final = np.geomspace(1.0, 1e4, 200)

@@ -79,7 +79,10 @@ def uncorrelated(path: Path) -> float:
 
 
 def missed(folder: Path) -> float:
-    """Return the largest violation of Coulomb's law by our solutions of the problems in `folder`; inf if one fails."""
+    """Return the largest violation of Coulomb's law by our solutions of the problems in `folder`; inf if one fails.
+
+    Problems of more than `MOST_CONTACTS` contacts are left out.
+    """
     worst = 0.0
     for problem in read([folder]):
         if problem.mu.size <= MOST_CONTACTS:

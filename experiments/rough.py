@@ -62,7 +62,7 @@ SAVES = "theory/no_slip.md#what-a-simulation-gains"
 """Section of the documentation that derives why a walk saves less time here than in the paper."""
 
 drumwright_shell: plants.Factory = plants.stepping(dissipation.solve)
-"""Return the plant ``dissipation`` without its compiled step, as the models of Drumwright 2015 have none."""
+"""Factory of the plant ``dissipation`` without its compiled step, as the models of Drumwright 2015 have none."""
 
 
 def viscous_by_lemke(setup: plants.Setup) -> plants.SimulatedPlant:

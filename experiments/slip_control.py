@@ -176,7 +176,7 @@ class Gripper:
         self.grip = float(solution.impulses[:, 0].sum() / (2.0 * h))
 
     def _contacts(self) -> Contacts:
-        """Return contacts of the cells of both pads that are within a millimeter of the bar's sides."""
+        """Return contacts of the pads' cells that lie beside the bar, with a gap below a millimetre."""
         config, system = self.config, self.system
         bar, left, right = (system.frame(name) for name in ("bar", "left", "right"))
         centre, R = system.frame_position[bar], system.frame_rotation[bar]

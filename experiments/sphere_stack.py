@@ -40,7 +40,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         modulus_pa: Young's modulus E; a contact of two equal spheres has the stiffness E r / 2 here.
         damping_n_s_m: Damping of each surface.
         mu: Friction coefficient.
-        gap_m: Gap between neighboring spheres at the start.
+        gap_m: Gap between neighbouring spheres at the start.
         beta: SAP's period of a near-rigid contact, in steps. SAP scales the softness of a contact by the two touching
             masses, not by the weight above: with β = 1, a hundred spheres sink by 0.3 m and bounce.
     """

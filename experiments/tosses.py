@@ -159,7 +159,7 @@ class Score:
         ``corner_m``, ``position_m`` and ``rotation_rad`` are means over rows and tosses. ``rest_m`` and ``rest_rad``
         are the errors of position and rotation in the last row. ``corner_median_m`` is the median of the tosses' mean
         errors of corners. ``turned_share`` is the fraction of tosses whose last rotation error exceeds 45°.
-        ``penetration_m`` is the mean of the tosses' largest depths. ``parameters`` are the plant's.
+        ``penetration_m`` is the mean of the tosses' largest depths. ``parameters`` are the plant's parameters.
         """
         return {
             "corner_m": self.mean("corner"),

@@ -362,7 +362,7 @@ def _feet(t: Array, feet: Mapping[str, Array], names: Sequence[str]) -> Drawing:
 
 
 def _rehearsals(preset: WholeBodyConfig) -> Callable[[], Sequence[WholeBodyConfig]]:
-    """Return short runs with each controller that takes tasks."""
+    """Return a function that returns short runs, one with each controller that takes tasks."""
     names = [name for name in controllers.available() if name not in ("pid", "id-sensed-1", "id-sensed-2")]
     return lambda: [msgspec.structs.replace(preset, controller=name, duration_s=0.01) for name in names]
 

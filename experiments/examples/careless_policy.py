@@ -4,8 +4,8 @@
 
     python -m idcontrol.experiments.examples.careless_policy 20
 
-In place of a learned policy, a recorded trot provides joint targets 50 times a second, with random errors. Drives
-follow the targets with the gains of the robot file.
+The argument is the number of episodes for each friction. In place of a learned policy, a recorded trot provides joint
+targets 50 times a second, with random errors. Drives follow the targets with the gains of the robot file.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""A 250 Hz loop whose drives repeat the feedback of the controller at 10 kHz, beside other commands.
+"""A 250 Hz loop whose drives repeat the feedback of the controller at 10 kHz, compared with other commands.
 
 ::
 
     python -m idcontrol.experiments.examples.linear_feedback 40000 400
 
-`linearize` gives the derivatives K of the torques by state and reference. The drives compute
+The arguments are the stiffness [1/s²] and the damping [1/s] of the joints' feedback. `linearize` gives the derivatives
+K of the torques by state and reference. The drives compute
 ``τ = τ_k + K_x (x ⊖ x_k) + K_r (r - r_k)`` in the period k, so contacts and coupled joints have a share in their
 feedback. Impedance commands correct each joint separately, with gains for the standing robot.
 """
@@ -34,7 +35,15 @@ RATE_S: Final = 1e-3
 
 
 class Held(NamedTuple):
-    """What drives know of a control period: state, reference (q, v, a), torques, derivatives, and their own gains."""
+    """The data of a control period in the drives.
+
+    Attributes:
+        system: Multibody system of the robot.
+        gains: Gains of the drives.
+        state: State at the beginning of the period.
+        reference: Reference positions, velocities and accelerations of the joints at that time, shape (3, a).
+        lin: Torques of the control step, and their derivatives.
+    """
 
     system: System
     gains: Gains

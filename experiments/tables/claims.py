@@ -153,7 +153,7 @@ COMPARISONS = msgspec.toml.decode(
 
 
 def comparisons(results: Results) -> Iterator[Judged]:
-    """Yield all comparisons, in their presets; a robot that stands still is left out, as it never leaves its path."""
+    """Yield the results of all comparisons in their presets and terrains; those without runs are left out."""
     for preset, row in product(PRESETS, COMPARISONS):
         for terrain in row.terrains:
             if terrain in results.terrains and preset in row.presets:

@@ -26,7 +26,7 @@ OWN_PLANTS: Mapping[str, dict[str, Any]] = {
 changes."""
 
 DURATION_S = 5.0
-"""Length of a run: sixteen gait periods; more give the same result."""
+"""Length of a run [s]: sixteen gait periods; more give the same result."""
 
 TREATMENTS: Mapping[str, dict[str, Any]] = {
     "by default": {},

@@ -56,7 +56,7 @@ CARRIES_NM = 0.206
 
 
 def contradicted(controller: str, terrain: str, result: float | str | None) -> str:
-    """Return the page on contradictions between Table 6 and Tables 3 and 5 if a robot does as in Table 6; else ""."""
+    """Return the page on contradictions between Table 6 and Tables 3 and 5 if a robot falls as in Table 6; else ""."""
     fell = isinstance(result, str) and result.startswith("fell")
     return CONTRADICTED if (controller, terrain) == ("id-noslip-qp", "rigid_low") and fell else ""
 

@@ -80,7 +80,7 @@ class TorqueParts:
 
 @lru_cache(maxsize=256)
 def torques_of(folder: Path) -> TorqueParts | None:
-    """Return the parts of the torque rate of the run in `folder`; None if the run is too short."""
+    """Return the parts of the torque rate of the run in `folder`; None if the run has fewer than ten rows."""
     run = load(folder)
     if len(run.arrays["t"]) < 10:
         return None
