@@ -55,7 +55,7 @@ class Hardship(NamedTuple):
     geometric: bool = False
 
     def between(self, a: float, b: float) -> float:
-        """Return the middle of a bracket, rounded to four digits."""
+        """Return the arithmetic mean of `a` and `b`, or their geometric mean if `geometric`; rounded to four digits."""
         return float(f"{math.sqrt(a * b) if self.geometric else 0.5 * (a + b):.4g}")
 
 

@@ -145,7 +145,10 @@ class Watch:
 
 
 def complementarity_error(problem: SparseProblem, solution: SparseSolution, parameters: sap.Parameters) -> float:
-    """Return ``mean |g·γ| / ℓ_p``, with ``g = v_c - v̂ + R γ`` and the primal cost ℓ_p (Castro et al. 2022, eq. 25)."""
+    """Return ``mean |g·γ| / ℓ_p``, with ``g = v_c - v̂ + R γ`` and the primal cost ℓ_p (Castro et al. 2022, eq. 25).
+
+    The result is 0 without contacts, or if ℓ_p is 0.
+    """
     n, away = len(problem.gap), solution.v_plus - problem.v_star
     inverse = np.linalg.inv(problem.M)
     W = np.zeros((n, 3, 3))

@@ -298,7 +298,7 @@ def tsid(python: str, machine: Machine, asked: list[Situation]) -> tuple[str, li
     """Return TSID's version and answers, from the interpreter with TSID; an answer is None if its QP has no solution.
 
     Raises:
-        InputError: The interpreter cannot run, or TSID is not installed in it.
+        InputError: The interpreter cannot run or is not done within `LIMIT_S`, or TSID is not installed in it.
     """
     request = {
         "urdf": str(machine.robot.urdf),

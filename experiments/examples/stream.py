@@ -43,7 +43,7 @@ class Stream:
         """Do nothing: the times of the file begin with the loop."""
 
     def __call__(self, state: idc.State) -> list[Target]:
-        """Return the targets ahead; none at the end of the file, where the socket holds the last target."""
+        """Return the targets of the next `AHEAD_S`; none at the end of the file: the socket holds the last target."""
         return [target for target in self.targets if 1e-9 < target.t - state.t <= AHEAD_S]
 
 

@@ -24,7 +24,7 @@ EXACT = 1e-9
 
 
 class Motors:
-    """Drives the joints of a robot: by a motor on each joint with an actuator, by applied forces on the others."""
+    """Drives the joints of a robot: joints with a direct actuator by a motor, all others by applied forces."""
 
     def __init__(self, mapped: Mapped, data: mujoco.MjData) -> None:
         """Overwrite the actuators of the robot's joints, as described in `idcontrol.adapters.mujoco.Bridge`.
@@ -103,7 +103,7 @@ def _moments(mapped: Mapped, data: mujoco.MjData) -> Array:
 
 
 def _require_strength(mapped: Mapped, moment: Array) -> None:
-    """Raise `InputError` if the actuators of a joint cannot reach the torque limit of the robot file."""
+    """Raise `InputError` if bounds in the model keep the torque of a joint below the limit in the robot file."""
     model = mapped.model
     strength = np.array([_strength(model, i) for i in range(model.nactuator)])
     for j, number in enumerate(mapped.joints.tolist()):

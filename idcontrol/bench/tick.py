@@ -36,7 +36,8 @@ def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
     Each loop runs six times as long as the time budget of a row, as it measures the six `PARTS` together.
 
     Raises:
-        InputError: The loop at 1 kHz stopped early. For the loop at 4 kHz, the row reports an early stop instead.
+        InputError: A loop could not begin, or the loop at 1 kHz stopped early. If the loop at 4 kHz stops early, its
+            row reports this.
     """
     duration = effort.budget_s * len(PARTS)
     metrics = _loop(walk.robot, RATE_HZ, duration)

@@ -46,7 +46,7 @@ sets explicitly."""
 PEERS_ON = "coulomb-lcp,sap,mujoco"
 """Plants of a comparison with a peer, unless the user names other plants."""
 AXES = {"controller": "controllers", "plant": "plants", "mu": "mu", "seed": "seeds"}
-"""Options that take several values, by the key of the setting that they vary."""
+"""Options that vary a setting, by its key."""
 
 
 @click.command("compare", short_help="Run every combination of settings; one table.")

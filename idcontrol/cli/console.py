@@ -32,7 +32,7 @@ WIDEST = 16
 
 
 class Grid:
-    """A frameless table that fits the terminal. No word is cut; columns without room are left out.
+    """A frameless table that fits the terminal. Columns without room are left out; only very long words are broken.
 
     Args:
         headings: Headings of the columns.

@@ -32,7 +32,9 @@ def start_of(experiment: Experiment, preset: str) -> msgspec.Struct:
 
 
 def folder_name(stem: str, preset: str, start: msgspec.Struct, config: msgspec.Struct) -> str:
-    """Return a name for the record of a run: `stem` and the differences from a preset, e.g. ``trot-mu0.1-pid``.
+    """Return a name for the record of a run, e.g. ``trot-mu0.1-pid``.
+
+    It consists of `stem`, the preset unless this is ``default``, and the settings that differ from the preset.
 
     Args:
         stem: Beginning of the name, e.g. the experiment.

@@ -37,7 +37,7 @@ STEPS: Final = 200
 SLIGHT: Final = 1e-9
 """Relative decrease of the cost in a step at or below which a fit ends."""
 FEW: Final = 1e-3
-"""The standard deviation of a row is updated only if the number of equations that remain after the elimination exceeds
+"""The standard deviation of a row is updated only if more equations remain after the elimination of the unknowns than
 this share of the number of blocks."""
 TOGETHER: Final = 10
 """Number of consecutive blocks whose errors may be correlated. For the covariance, the weight of all equations is

@@ -110,7 +110,7 @@ def _measured(log: Log) -> bool:
 
 
 def _require_a_scale(logs: Sequence[Log], robot: Robot, question: Question) -> None:
-    """Refuse a question that needs recorded forces without them, or masses and scales without any force or mass.
+    """Refuse a question for which the measured forces or a weighed mass are missing.
 
     Raises:
         InputError: The question is refused.

@@ -32,8 +32,8 @@ TOLERANCE: Final = 1e-6
 EPSILON: Final = 2.0**-52
 """Distance from 1 to the next number in double precision."""
 DIGITS: Final = 1e-8
-"""Cap on the part of a velocity's rounding bound that impulses cause. It is relative to the velocity that the kinetic
-energy of the change of motion would give the contact alone."""
+"""Largest rounding error of a contact's velocity that is attributed to the impulses. It is a fraction of the velocity
+at which the contact alone would have the kinetic energy of the change of motion."""
 
 
 def violation(law: Law, problem: StepProblem, solution: StepSolution) -> float:

@@ -37,8 +37,8 @@ RAMP_S: Final = 0.5
 SENSED_S: Final = 0.004
 """Time constant of the filter of the sensed friction while the hand slides [s]."""
 EASE_S: Final = 0.05
-"""Time constant with which the friction target fades after the slide [s]. If a resting hand followed the sensed
-friction, the torques would add every unmodelled force to it until the hand slips."""
+"""Time constant with which the friction target fades after the slide [s]. A resting hand must not follow the sensed
+friction: the torques would grow with every unmodelled force, until the hand slips."""
 
 
 class Wall(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

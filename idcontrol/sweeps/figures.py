@@ -247,7 +247,7 @@ def _panels(
     x: str,
     y: str,
 ) -> Figure | None:
-    """Return a figure with a colour per line and a panel per condition, at most `PANELS`; None if no run has arrays."""
+    """Return a figure with a colour per line and a panel per condition, at most `PANELS`; None if no run is drawn."""
     drawable: dict[str, list[tuple[RunOutcome, Digest]]] = {}
     for condition, members in scene.panels.items():
         for o in members:
@@ -305,7 +305,7 @@ def _curves(scene: _Scene, key: str) -> Figure | None:
 
 
 def _log(axis: Any) -> None:
-    """Make an axis logarithmic, with plain numbers at its ticks.
+    """Make an axis logarithmic, with plain numbers at its ticks; an axis without positive values stays linear.
 
     Over less than two decades, ticks are at 1, 2 and 5 of each decade; over less than a factor of 5, at round numbers.
     """

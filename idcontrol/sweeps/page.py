@@ -66,7 +66,7 @@ def all_rows(outcomes: Sequence[RunOutcome], of: Sequence[str] | None = None) ->
     """Tabulate all runs: the varied settings, the metrics that differ between runs, and the reasons of failures.
 
     Metrics of solvers, step times other than the median, and metrics that the column ``outcome`` repeats are left out.
-    If only one run has ended, all its other metrics are shown.
+    If only one run has ended, all its other metrics count as different.
 
     Args:
         outcomes: The runs.

@@ -24,7 +24,7 @@ LINE_EVERY_S = 30.0
 
 @contextlib.contextmanager
 def progress_bar(title: str, quiet: bool = False) -> Iterator[Callable[[float], None]]:
-    """Show a progress bar within the context, or nothing if `quiet`.
+    """Show a progress bar within the context, or lines in a file or a pipe; show nothing if `quiet`.
 
     Yield the function to call with the completed share, 0 to 1.
     """

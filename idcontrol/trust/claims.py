@@ -43,7 +43,7 @@ class Verdict:
         claim: The claim.
         figure: The measured violation; NaN without a measurement.
         fault: The error raised by the measurement; "" without an error.
-        lacks: The missing extra; "" if the measurement was made.
+        lacks: The missing extra; "" if none is missing.
     """
 
     claim: Claim

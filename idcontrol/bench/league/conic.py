@@ -148,7 +148,10 @@ def momentum_error(asked: Program, answer: Answer) -> float:
 
 
 def slackness(asked: Program, answer: Answer) -> float:
-    """Return the mean |g · γ| per contact, divided by the cost at the answer (Castro et al. 2022, eq. 25)."""
+    """Return the mean |g · γ| per contact, divided by the cost at the answer (Castro et al. 2022, eq. 25).
+
+    The result is 0 without contacts, or if the cost is 0.
+    """
     away = answer.v - asked.v_star
     g = asked.c + asked.J @ away + asked.R * answer.gamma
     cost = 0.5 * away @ asked.M @ away + 0.5 * answer.gamma @ (asked.R * answer.gamma)

@@ -47,7 +47,7 @@ class Shot:
         loaded: True for feet whose measured or predicted force exceeds `LOADED` of the weight, shape (k,).
         measured: Arrows of the plant's forces, tail and head for each foot, shape (k, 2, 3) [m]. Tail and head coincide
             without a force.
-        predicted: Arrows of the forces that the controller predicts, shape (k, 2, 3) [m].
+        predicted: Arrows of the forces that the controller predicts, as `measured`.
         reference: Reference pose of each link of the robot, shape (links, 7); (0, 7) if unknown.
     """
 
