@@ -90,6 +90,7 @@ class Track:
     def flight(self) -> int:
         """Return the number of rows before a corner reaches the board, measured or extrapolated from two rows.
 
+        If no corner reaches the board, this is the number of all rows.
         The extrapolation finds a cube that hits and rebounds between two rows. The half width is taken from the source,
         as the scale is not known yet.
         """

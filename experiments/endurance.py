@@ -179,7 +179,7 @@ def drawing(unsolved: Array, fell: Booleans, memory: Array) -> Drawing:
 
 
 def findings(total: StepCount, fell: list[bool], memory: Array) -> list[Finding]:
-    """Return the counts and the memory of a run, and whether each passes."""
+    """Return the counts and the memory of a run, with checks of failures, torque limits and growth."""
     growth = float(memory[2:].max(initial=memory[min(1, len(memory) - 1)]) - memory[min(1, len(memory) - 1)])
     return [
         Finding("control_steps", total.steps),

@@ -187,7 +187,7 @@ def ground(walls: bool) -> str:
 
 
 def heap_drawings(results: Heaps) -> list[Drawing]:
-    """Draw the speed and errors of the solvers in heaps of growing size."""
+    """Draw the speed and errors of the solvers in heaps of growing size; return no drawing if Clarabel did not run."""
     kept = {key: each for key, each in results.items() if len(each[SAP].us)}
     if not kept or GUROBI not in next(iter(kept.values())):
         return []

@@ -85,7 +85,7 @@ def drives(result: Identified) -> list[dict[str, Any]]:
 
 
 def links(result: Identified) -> list[dict[str, Any]]:
-    """Return mass and mass centre of each moving link with all links fixed to it."""
+    """Return mass and, unless it is zero, mass centre of each moving link with all links fixed to it."""
     rows: list[dict[str, Any]] = []
     fit, nominal = result.fit, result.prior.parameters(result.prior.start)[0]
     for link, joint in moved_links(result.system.model).items():

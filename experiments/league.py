@@ -173,7 +173,7 @@ def findings(
 
 
 def _number(value: float) -> float | None:
-    """Return a number that JSON can represent; None otherwise."""
+    """Return `value`; None for NaN and infinity, which JSON cannot represent."""
     return float(value) if np.isfinite(value) else None
 
 

@@ -333,9 +333,9 @@ def judged(machine: Machine, situation: Situation, answer: Answer) -> dict[str, 
 
     Returns:
         ``wrench``: missing wrench on the trunk, which the answer assumes and no force supplies, largest entry [N, N m];
-        ``friction``: largest |f_T| / (μ f_N) of a foot, with the assumed μ; ``trunk``: error of the trunk's linear
-        acceleration [m/s²]; ``slip``: fastest slip of a planned stance foot after a period, divided by the period
-        [m/s²]; ``torque``: mean |τ| [N m]; ``us``: time of a call [us].
+        ``friction``: largest |f_T| / (μ f_N) of a foot, with the assumed μ (None if no foot presses); ``trunk``: error
+        of the trunk's linear acceleration [m/s²]; ``slip``: fastest slip of a planned stance foot after a period,
+        divided by the period [m/s²]; ``torque``: mean |τ| [N m]; ``us``: time of a call [us].
 
     Raises:
         ArithmeticError: The judge's solver finds no forces that obey Coulomb's law.

@@ -199,7 +199,7 @@ def _below(error: float, baseline: float) -> str:
 
 
 def _mean_error(outcomes: Sequence[RunOutcome], controller: str) -> float | None:
-    """Return the mean joint error over the seeds; None if a run failed."""
+    """Return the mean joint error over the seeds; None without runs, or if a run failed."""
     of_it = [o for o in outcomes if o.setting("controller") == controller]
     return float(np.mean([o.metric("q_err_rad") for o in of_it])) if of_it and all(o.done for o in of_it) else None
 

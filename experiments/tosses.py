@@ -120,7 +120,7 @@ class Errors:
         corner: Mean distance of the eight corners [m].
         position: Distance between the simulated and the measured middle of the cube [m].
         rotation: Angle between the orientations [rad].
-        depth: Depth of the lowest simulated corner below the board [m].
+        depth: Depth of the lowest simulated corner below the board, 0 above it [m].
     """
 
     corner: Array
@@ -348,7 +348,7 @@ def _prepared(tracks: Sequence[record.Track], cube: Cube) -> list[Toss]:
 
 
 def _spread(tosses: list[Toss], count: int) -> list[Toss]:
-    """Return `count` items, spread over all; 0 returns all."""
+    """Return `count` items, spread over all; all items if `count` is 0, or if there are no more than `count`."""
     if not 0 < count < len(tosses):
         return tosses
     return [tosses[k] for k in np.linspace(0, len(tosses) - 1, count).round().astype(int)]

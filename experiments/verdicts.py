@@ -43,12 +43,15 @@ def verdict(agrees: bool, derivation: str = "") -> str:
 
 
 def compared(value: float | str | None, printed: float | None, derivation: str = "") -> str | None:
-    """Compare a run's number, or the reason for its absence, with the printed number; return the verdict.
+    """Compare a run's number, or the reason why there is none, with the printed number.
 
     Args:
         value: The number, or why the run failed; None without a run.
         printed: The paper's number; None if the paper's robot fell.
         derivation: The page that derives the difference; "" without such a page.
+
+    Returns:
+        The verdict; None without a run.
     """
     if value is None:
         return None

@@ -113,7 +113,7 @@ class Results:
         return {c: value for c, value in values.items() if value is not None}
 
     def cell(self, preset: str, controller: str, terrain: str, key: str) -> float | str | None:
-        """Return the value for a table, or the reason why a run failed."""
+        """Return the value for a table, or the reason why a run failed; None without runs."""
         runs = self.at(preset, controller, terrain)
         failed = [run for run in runs if not run.done]
         return failed[0].reason if failed else self.value(preset, controller, terrain, key)

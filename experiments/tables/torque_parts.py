@@ -73,7 +73,7 @@ class TorqueParts:
         return self.switching + self.internal + self.borne + self.feedback + self.rest
 
     def share(self, part: str) -> float:
-        """Return the share of the part with this attribute name in the total."""
+        """Return the share of the part with this attribute name in the total; 0 if the total is 0."""
         value: float = getattr(self, part)
         return value / self.total if self.total > 0.0 else 0.0
 
