@@ -117,7 +117,7 @@ def panels(heights: Sequence[float], columns: int = 1, *, gap: float = 0.14, **m
 
 
 def legend_above(figure: Figure, axes: Any) -> None:
-    """Put the legend of `axes` above all axes of the figure; the figure grows by the height of the legend."""
+    """Put the legend of `axes`, if it has entries, above all axes of the figure, which grows by the legend's height."""
     handles, labels = axes.get_legend_handles_labels()
     if any(labels):
         columns = max(1, min(len(labels), LEGEND_LETTERS // (6 + max(map(len, labels)))))

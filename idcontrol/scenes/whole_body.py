@@ -257,7 +257,7 @@ class WholeBodyScene:
         return None if reach.frame is None else len(reach.through_m) * reach.each_s
 
     def scenery(self) -> Scenery:
-        """Return the robot and the ground for display (`idcontrol view`)."""
+        """Return the robot, the ground and, if there is one, the wall for display (`idcontrol view`)."""
         name = self.config.robot if self.config.robot == self.robot.name else str(self.robot.path.resolve())
         panels: tuple[DrawableBody, ...] = ()
         if isinstance(self.motion, Press):
@@ -308,7 +308,7 @@ class WholeBodyScene:
         return plant
 
     def punches(self) -> list[tuple[float, Array]]:
-        """Return time [s] and force [N], shape (3,), of each punch: one between consecutive waypoints."""
+        """Return time [s] and force [N], shape (3,), of each punch between two waypoints; empty without punches."""
         config = self.config
         if self.way is None or config.punches.force_n is None:
             return []
