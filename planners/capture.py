@@ -139,9 +139,9 @@ def leant(feet: Array, corners: Array, plan: DcmPlan, t: float, com: Motion) -> 
 
 
 def retimed(steps: Sequence[Footstep], land_s: float, t: float) -> list[Footstep]:
-    """Let the first step land at `land_s`, and shift all later steps by the same time.
+    """Return the steps with the first landing at `land_s` [s], and all later steps shifted by the same time.
 
-    If the first step has not begun at `t`, its lift-off is shifted by the same time, but never to earlier than
+    If the first step has not begun at `t`, its lift-off is shifted by the same time, but not advanced to before
     ``t + STARTS_S``: unloading the foot takes this time. If its foot swings, the lift-off is changed so that the foot
     keeps its phase.
     """

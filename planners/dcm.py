@@ -33,7 +33,7 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     Attributes:
         count: Number of steps.
-        together: Names of the feet that step simultaneously, group by group; null steps foot by foot.
+        together: Names of the feet that step simultaneously, group by group; null means one foot at a time.
         first: Name of the foot that begins; null means the first foot of the robot file, or the second for a walk or
             turn to the right.
         length_m: Forward step length, measured at the middle of the feet; for a biped, the distance by which one foot
@@ -120,7 +120,7 @@ def footsteps(steps: Steps, feet: Array, groups: Sequence[tuple[int, ...]], begi
     Args:
         steps: The walk.
         feet: Poses (x, y, yaw) of the n feet at the start, shape (n, 3).
-        groups: Groups of feet that step simultaneously, in order.
+        groups: Groups of feet that step simultaneously, in order; after the last group, the first steps again.
         begin_s: Time of the first lift-off [s].
     """
     middle = feet.mean(axis=0)
@@ -203,13 +203,13 @@ def dcm_plan(times: Array, zmp: Array, omega: float, com: Array, dcm: Array, fre
 
 
 def zmp_at(plan: DcmPlan, t: float) -> Array:
-    """Return the zero-moment point at a time `t` [s] from the start on, shape (2,) [m]."""
+    """Return the zero-moment point at `t` [s], which is not before the start of the plan, shape (2,) [m]."""
     i = max(int(np.searchsorted(plan.begin, t, side="right")) - 1, 0)
     return np.asarray(plan.zmp[i] + plan.slope[i] * (t - plan.begin[i]))
 
 
 def com_at(plan: DcmPlan, t: float) -> Motion:
-    """Return the horizontal motion of the centre of mass at a time `t` [s] from the start on.
+    """Return the horizontal motion of the centre of mass at `t` [s], which is not before the start of the plan.
 
     Value, velocity and acceleration have shape (2,) each [m, m/s, m/s²]; ξ is value + velocity / ω.
     """
@@ -221,7 +221,10 @@ def com_at(plan: DcmPlan, t: float) -> Motion:
 
 
 def smooth(s: float) -> tuple[float, float, float]:
-    """Return a minimum-jerk rise from 0 to 1 (Flash & Hogan 1985) and its two derivatives, at s clipped to [0, 1]."""
+    """Return a minimum-jerk rise from 0 to 1 (Flash & Hogan 1985) and its first two derivatives, for s within [0, 1].
+
+    Outside this range, s is clipped.
+    """
     s = min(max(s, 0.0), 1.0)
     return s**3 * (10.0 - 15.0 * s + 6.0 * s**2), 30.0 * (s * (1.0 - s)) ** 2, 60.0 * s * (1.0 - s) * (1.0 - 2.0 * s)
 
@@ -247,9 +250,10 @@ def toward(begin: Motion, goal: Array, begin_s: float, end_s: float, t: float) -
 
 
 def swing_height(steps: Steps, step: Footstep, t: float) -> tuple[float, float, float]:
-    """Return height, velocity and acceleration of a swinging foot above its lift-off position [m, m/s, m/s²].
+    """Return height, velocity and acceleration of a foot above its lift-off position at `t` [m, m/s, m/s²].
 
-    The foot leaves the ground smoothly and returns with the touchdown speed, at which it continues until it lands.
+    The time `t` [s] is not before lift-off. The foot leaves the ground smoothly and returns with the touchdown speed,
+    at which it continues downwards after the planned touchdown.
     """
     T, v = step.land_s - step.lift_s, steps.touchdown_m_s
     s = (t - step.lift_s) / T

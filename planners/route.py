@@ -23,11 +23,11 @@ ARRIVED: Final = 0.01
 RETURN_M: Final = 0.2
 """Longest sideways motion of a foot in one step along a route [m].
 
-A foot that landed far aside after a push returns in several steps: returning at once saturated the arms' torques and
-tilted the standing sole.
+A foot that landed far aside after a push returns in several steps: returning at once would saturate the arms' torques
+and tilt the standing sole.
 """
 STOPS: Final = 0.15
-"""Probability that a drawn segment is a stop."""
+"""Probability that a drawn segment is a turn on the spot."""
 STRAFES: Final = 0.2
 """Probability that a drawn segment goes sideways."""
 
@@ -90,14 +90,16 @@ def pose_at(way: Way, t: float) -> Array:
 def footsteps(
     way: Way, walk: Steps, feet: Array, home: Array, groups: Sequence[tuple[int, ...]], lift_s: float
 ) -> list[Footstep]:
-    """Return the next steps of a walk along a route; the list is empty when the feet stand at the route's end.
+    """Return at most `AHEAD` next steps of a walk along a route.
+
+    After the last waypoint's time, the list ends before a step of feet that already stand at the route's end.
 
     Args:
         way: The route.
-        walk: Times of the steps.
+        walk: Provides the times of single and double support.
         feet: Poses (x, y, yaw) of the n feet, shape (n, 3).
         home: Poses of the feet in the home pose, shape (n, 3).
-        groups: Groups of feet that step simultaneously; the first steps first.
+        groups: Groups of feet that step simultaneously, in order; after the last group, the first steps again.
         lift_s: Time of the first lift-off [s].
     """
     feet, beside, period = feet.copy(), home - home.mean(axis=0), walk.single_s + walk.double_s
