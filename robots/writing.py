@@ -31,7 +31,7 @@ def save(robot: Robot, file: Path, description: Description, inertias: Mapping[s
         inertias: Inertia (`pinocchio.Inertia`) of each moving link with all links fixed to it, by name of the link.
 
     Raises:
-        InputError: A file exists already, or cannot be written.
+        InputError: One of the files exists already or cannot be written, or their folder does not exist.
     """
     require_new(file)
     urdf = file.with_suffix(".urdf")
@@ -102,7 +102,10 @@ def _inertial(inertia: Any) -> ET.Element:
 
 
 def _plain(value: Any) -> Any:
-    """Return structs as tables without empty tables and without entries that have their default."""
+    """Return a value with structs as tables and tuples as lists.
+
+    The table of a struct omits entries that are empty tables or have their default.
+    """
     if isinstance(value, msgspec.Struct):
         entries = {field.name: (getattr(value, field.name), field.default) for field in msgspec.structs.fields(value)}
         return {name: _plain(entry) for name, (entry, default) in entries.items() if entry not in (default, {})}
