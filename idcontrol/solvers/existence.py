@@ -56,7 +56,7 @@ class Decision:
         z: The solution if there is one, shape (n,).
         nodes: Number of linear programs solved. If the answer is NONE after one program, no z ≥ 0 has Qz + r ≥ 0.
         excluded: Bound of a proof of non-existence: the entries of any solution would sum to more than this, in scaled
-            units.
+            units. 0 if the answer is not NONE.
     """
 
     existence: Existence

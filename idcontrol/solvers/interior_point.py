@@ -43,7 +43,10 @@ def _direction(Q: Array, z: Array, w: Array) -> tuple[Array, Array]:
 
 
 def _step_length(z: Array, w: Array, dz: Array, dw: Array) -> float:
-    """Return a step length: close to the boundary, then halved until ψ falls by σ (1 - β) ζ times the length."""
+    """Return a step length: close to the boundary, then halved until ψ falls by σ (1 - β) ζ times the length.
+
+    Halving also ends at `_SHORTEST`; ψ may then not fall enough.
+    """
     both, change = np.concatenate((z, w)), np.concatenate((dz, dw))
     step = _TO_BOUNDARY * min(1.0, float((both[change < 0.0] / -change[change < 0.0]).min(initial=1.0)))
     here, slope = _potential(z, w), _DECREASE * (1.0 - _CENTRING) * np.sqrt(z.size)
