@@ -2,9 +2,9 @@ r"""The θ-method: which terms a step evaluates at its start, and which at its e
 
     q^θq = θ_q q⁺ + (1 - θ_q) q,    v^θv = θ_v v⁺ + (1 - θ_v) v,    q⁺ = q ⊕ h (θ_vq v⁺ + (1 - θ_vq) v)
 
-Springs and dampers are linear, and θ sets how implicit they are. The velocity v* without contact is therefore
-the solution of one linear system, and contact acts on ``A = M + h² θ_q θ_vq K + h θ_v D`` (Castro, Permenter & Han
-2022, section IV, eq. 11). The four schemes below have the orders 1, 1, 1, 2 in h. The compliance of contacts assumes
+Springs and dampers are linear, and θ sets how implicit they are. The velocity v* without contact is therefore the
+solution of one linear system, and contact acts on ``A = M + h² θ_q θ_vq K + h θ_v D`` (Castro, Permenter & Han 2022,
+section IV, eq. 11). The four schemes below have the orders 1, 1, 1, 2 in h. The compliance of contacts assumes
 ``φ⁺ = φ + h v_n``, which holds for θ_vq = 1.
 """
 
