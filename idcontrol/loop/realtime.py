@@ -82,8 +82,8 @@ def undisturbed(cpus: Iterable[int] | None = None) -> Iterator[Granted]:
 
     Args:
         cpus: CPUs to stay on, the preferred CPU first. None means the CPUs that the process may use, the last CPU
-            first. If SCHED_FIFO is granted, the process is bound to the first CPU that no other loop or plant holds.
-            Otherwise it is not bound: on one CPU it would wait for other processes.
+            first. If SCHED_FIFO is granted, the process is bound to the first CPU that no other loop or plant holds,
+            if there is one. Without SCHED_FIFO it is not bound: on one CPU it would wait for other processes.
     """
     refused: dict[str, str] = {}
     before = os.sched_getaffinity(0)

@@ -229,9 +229,9 @@ class Scribe:
         return metrics
 
     def _note(self, tick: int, mode: Mode, faults: int) -> None:
-        """Record events if mode or faults differ from the previous tick; ignore faults while no torques flow."""
+        """Record events if mode or faults differ from the previous tick; ignore faults while the loop does not run."""
         if Mode.RUNNING not in (mode, self._mode):
-            faults = 0  # without torques, faults do no harm
+            faults = 0  # the machine is held, brakes or has stopped, so these faults do no harm
         if mode is self._mode and faults == self._faults:
             return
         for fault in Fault(faults & ~self._faults):
@@ -309,7 +309,7 @@ class Scribe:
         return estimate(truth["q"][row], truth["v"][row], seen)
 
     def _error(self, ending: Ending, recorded: Mapping[str, Array], compute_us: Array, dropped: Array) -> str | None:
-        """Return one line about the fault that ended a loop without an exception; None without a fault.
+        """Return one line about the fault, or the missing start, that ended a loop; None after another end.
 
         Args:
             ending: The end.

@@ -56,7 +56,7 @@ def ticks(
         plant: The plant, which is reset to `start`.
         planner: Returns the reference at a sensed state.
         controller: Returns the command at a sensed state and its reference.
-        start: State at time zero.
+        start: Initial state.
         h: Control period [s].
         steps: Number of periods.
         sense: Returns the sensed state from the true state. None means that the true state is sensed.

@@ -25,7 +25,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Stop:
-    """A request to end, made by a signal: SIGINT, SIGTERM or SIGHUP (the terminal has closed).
+    """A request to end, made by a signal: SIGINT, SIGTERM or SIGHUP (the terminal has closed; not under ``nohup``).
 
     Until `begin` a signal raises `Interrupted`, at the latest in `begin`. After that the first signal is stored in
     `asked`, and the second signal ends the process immediately. Python handles signals only in the main thread; in any
