@@ -79,7 +79,8 @@ class Socket:
     acceleration of both targets. Forces are interpolated linearly if both targets have forces; otherwise the later
     target's `forces` hold. A new target with a time replaces all targets at the same or a later time, and positions
     continue from their present reference without a jump. A foot that lifts off starts from its measured pose, and joins
-    its planned path within `JOIN_S` or by its touchdown, whichever comes first; with a matrix `K` it does not.
+    its planned path within `JOIN_S` or by its touchdown, whichever comes first. While a matrix `K` acts, its torques
+    move the foot instead.
 
     Attributes:
         tasks: Tasks for the controller: pose of the base, feet in the air, posture of the joints, force targets.
