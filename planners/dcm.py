@@ -203,15 +203,16 @@ def dcm_plan(times: Array, zmp: Array, omega: float, com: Array, dcm: Array, fre
 
 
 def zmp_at(plan: DcmPlan, t: float) -> Array:
-    """Return the zero-moment point at `t` [s], which is not before the start of the plan, shape (2,) [m]."""
+    """Return the zero-moment point at `t` [s], shape (2,) [m]; `t` must not be before the start of the plan."""
     i = max(int(np.searchsorted(plan.begin, t, side="right")) - 1, 0)
     return np.asarray(plan.zmp[i] + plan.slope[i] * (t - plan.begin[i]))
 
 
 def com_at(plan: DcmPlan, t: float) -> Motion:
-    """Return the horizontal motion of the centre of mass at `t` [s], which is not before the start of the plan.
+    """Return the horizontal motion of the centre of mass at `t` [s].
 
-    Value, velocity and acceleration have shape (2,) each [m, m/s, m/s²]; ξ is value + velocity / ω.
+    Value, velocity and acceleration have shape (2,) each [m, m/s, m/s²]; ξ is value + velocity / ω. `t` must not be
+    before the start of the plan.
     """
     i = max(int(np.searchsorted(plan.begin, t, side="right")) - 1, 0)
     omega, p = plan.omega, plan.zmp[i] + plan.slope[i] * (t - plan.begin[i])
