@@ -11,7 +11,6 @@ gives a closed form. Over a piece from t0 to t1 with ``ṗ = s`` and constants D
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from typing import Annotated, Final, NamedTuple
@@ -277,11 +276,15 @@ def heading_at(steps: Sequence[Footstep], feet: Array, t: float) -> tuple[float,
 
     The yaw turns while a foot swings. `feet` are the poses (x, y, yaw) before the first of the `steps`, shape (n, 3).
     """
-    yaw = feet[:, 2].copy()
-    for step, following in itertools.zip_longest(steps, steps[1:]):
-        before = yaw.mean()
-        yaw[list(step.feet)] = step.places[:, 2]
-        if following is None or t < following.lift_s:
-            value, velocity, acceleration = blend(before, yaw.mean(), step.lift_s, step.land_s, t)
-            return float(value), float(velocity), float(acceleration)
-    return float(yaw.mean()), 0.0, 0.0
+    yaw: list[float] = feet[:, 2].tolist()
+    mean = sum(yaw) / len(yaw)
+    for k, step in enumerate(steps):
+        before = mean
+        for foot, turned in zip(step.feet, step.places[:, 2].tolist(), strict=True):
+            yaw[foot] = turned
+        mean = sum(yaw) / len(yaw)
+        if k + 1 == len(steps) or t < steps[k + 1].lift_s:
+            T = step.land_s - step.lift_s
+            s, ds, dds = smooth((t - step.lift_s) / T)
+            return before + s * (mean - before), ds / T * (mean - before), dds / T**2 * (mean - before)
+    return mean, 0.0, 0.0

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, NamedTuple
@@ -648,7 +648,7 @@ class System:
         centre: Array = pin.centerOfMass(self.model, self.scratch, q).copy()
         return centre
 
-    @property
+    @cached_property
     def mass(self) -> float:
         """Mass of all moving bodies [kg]."""
         return float(sum(inertia.mass for inertia in self.model.inertias[1:]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -30,6 +31,8 @@ TIPS_RAD: Final = 0.01
 """A standing sole counts as tipping over an edge if it is tilted by more than this [rad]."""
 FLAT_RAD: Final = 0.001
 """A tipped sole counts as flat again below this tilt [rad]."""
+FLAT_COS: Final = math.cos(FLAT_RAD)
+"""A sole whose normal has at least this vertical part, relative to the home pose, neither tips nor tilts."""
 FLATTENS_RAD_S: Final = 0.6
 """Rate at which a tipped sole turns back; at this rate its raised corners touch the ground softly [rad/s]."""
 
@@ -140,6 +143,7 @@ class Body:
         self.h, self._held = 1.0 / rate_hz, robot.standing_reference()
         self.stance = np.full(n, floats)  # fingertips of an arm do not stand
         self._since, self.to_liftoff = np.full(n, np.inf), np.full(n, np.inf)
+        self._placed_at, self._placed = b"", dict[str, Any]()
         self._soles, self._tipped = self.places(self.home.q), np.zeros(n, dtype=np.bool_)
 
     def groups(self, walk: Steps) -> list[tuple[int, ...]]:
@@ -207,9 +211,14 @@ class Body:
 
     def places(self, q: Array) -> dict[str, Any]:
         """Return the placements of trunk, feet and hand by frame, ``pinocchio.SE3``, in configuration `q`."""
-        model, data = self.system.model, self.system.scratch
-        pin.framesForwardKinematics(model, data, q)
-        return {frame: data.oMf[index].copy() for frame, index in self._index.items()}
+        model, data, key = self.system.model, self.system.scratch, q.tobytes()
+        if key != self._placed_at:  # planners ask several times in a tick
+            pin.forwardKinematics(model, data, q)
+            self._placed = {
+                frame: pin.updateFramePlacement(model, data, index).copy() for frame, index in self._index.items()
+            }
+            self._placed_at = key
+        return self._placed
 
     def follow(self, task: CoM | Frame, place: Any, velocity: Array, acceleration: Array) -> None:
         """Set a task to a motion; its velocity is set to the mean over the past period, as controllers expect."""
@@ -220,16 +229,20 @@ class Body:
         places = self.places(q)
         centres = [places[task.frame].act(at)[:2] for task, at in zip(self.feet, self.centre, strict=True)]
         turns = [places[task.frame].rotation @ self._soles[task.frame].rotation.T for task in self.feet]
-        return np.column_stack([centres, [np.arctan2(turn[1, 0], turn[0, 0]) for turn in turns]])
+        yaws = [math.atan2(turn[1, 0], turn[0, 0]) for turn in turns]
+        return np.array([(*at, yaw) for at, yaw in zip(centres, yaws, strict=True)])
 
     def flatten(self, q: Array) -> None:
         """Turn standing soles that tip over an edge in configuration `q` back to the ground, at `FLATTENS_RAD_S`."""
-        places, yaw, still = self.places(q), self.centres(q)[:, 2], np.zeros(6)
+        places, still = self.places(q), np.zeros(6)
         for foot, task in enumerate(self.feet):
             if task.kind != "pose" or not self.stance[foot]:
                 continue
             home, place, centre = self._soles[task.frame], places[task.frame], self.centre[foot]
-            flat = turned(yaw[foot]) @ home.rotation
+            yawed = place.rotation @ home.rotation.T
+            if not self._tipped[foot] and yawed[2, 2] > FLAT_COS:
+                continue
+            flat = turned(float(np.arctan2(yawed[1, 0], yawed[0, 0]))) @ home.rotation
             turn = place.rotation @ pin.log3(place.rotation.T @ flat)
             angle = float(np.linalg.norm(turn))
             tips = angle > (FLAT_RAD if self._tipped[foot] else TIPS_RAD)

@@ -188,6 +188,7 @@ class Walk:
         self.end_s = (float(times[-1]) if way is None else float(way.times[-1]) + ROUTE_ENDS_S) + dcm.SETTLE_S
         self.landings: list[Landing] = []
         self.caught = 0
+        self._stood, self._passed = self._feet.copy(), 0
         self._done, self._starts, self._ways = 0, dict[int, Any](), dict[int, tuple[float, dcm.Motion]]()
 
     def __call__(self, state: State) -> Reference:
@@ -197,7 +198,7 @@ class Walk:
         if self._walk.reach_m > 0.0:
             self._catch(state)
         ahead, up = dcm.com_at(self.plan, t), dcm.blend(*self._heights, 0.0, self._lowered_s, t)
-        body.follow(body.com, *(np.append(xy, z) for xy, z in zip(ahead, up, strict=True)))
+        body.follow(body.com, *(np.array([*xy, z]) for xy, z in zip(ahead, up, strict=True)))
         yaw, rate, turning = self._heading(t)
         spin = np.array([0.0, 0.0, 1.0])
         for task in body.trunk:
@@ -208,10 +209,11 @@ class Walk:
 
     def _heading(self, t: float) -> tuple[float, float, float]:
         """Return the mean yaw of the feet at `t`, its rate and its acceleration [rad, rad/s, rad/s²]."""
-        feet, past = self._feet.copy(), max(self._done - 1, 0)  # a foot that landed early may still turn
-        for step in self.steps[:past]:
-            feet[list(step.feet)] = step.places
-        return dcm.heading_at(self.steps[past:], feet, t)
+        past = max(self._done - 1, 0)  # a foot that landed early may still turn
+        for step in self.steps[self._passed : past]:
+            self._stood[list(step.feet)] = step.places
+        self._passed = past
+        return dcm.heading_at(self.steps[past:], self._stood, t)
 
     def _catch(self, state: State) -> None:
         """Replan steps and motion from the measured centre of mass if it has left its path.
@@ -329,11 +331,12 @@ class Walk:
         rotation = start.rotation @ pin.exp3(turn.value)
         spin, spin_up = start.rotation @ turn.velocity, start.rotation @ turn.acceleration
         z = dcm.swing_height(self._walk, step, t)
-        x, v, a = (np.append(xy, up) for xy, up in zip(self._way(foot, place, step, t), z, strict=True))
+        x, v, a = (np.array([*xy, up]) for xy, up in zip(self._way(foot, place, step, t), z, strict=True))
         x[2] += start.act(centre)[2]
         arm = -rotation @ centre  # converts the sole's centre to the frame's origin
-        v = v + np.cross(spin, arm)
-        a = a + np.cross(spin_up, arm) + np.cross(spin, np.cross(spin, arm))
+        turns = pin.skew(spin)  # NumPy's cross product takes twenty times as long
+        v = v + turns @ arm
+        a = a + pin.skew(spin_up) @ arm + turns @ (turns @ arm)
         if body.feet[foot].kind == "position":
             body.follow(body.feet[foot], x + arm, v, a)
         else:

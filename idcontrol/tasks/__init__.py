@@ -33,6 +33,7 @@ __all__ = ["CoM", "Force", "Frame", "Momentum", "Posture", "gather", "gather_for
 
 Axes: TypeAlias = Literal["WORLD", "LOCAL_WORLD_ALIGNED", "LOCAL"]
 AXES: Final = {"WORLD": rows.WORLD, "LOCAL_WORLD_ALIGNED": rows.LOCAL_WORLD_ALIGNED, "LOCAL": rows.LOCAL}
+IDENTITY: Final = np.eye(3)
 KINDS: Final = {"pose": slice(0, 6), "position": slice(0, 3), "orientation": slice(3, 6)}
 
 
@@ -76,7 +77,14 @@ def _numbers(what: str, values: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
         raise InputError(f"{what} must be numbers of shape {shape}, not of shape {array.shape}: {values!r}")
     if not np.isfinite(array).all():
         raise InputError(f"{what} must be finite, not {values!r}")
-    return np.full(shape, array)
+    return array.copy() if array.shape == shape else np.full(shape, array)
+
+
+def _is_rotation(R: Array) -> bool:
+    """True if the matrix R, shape (3, 3), is a rotation, up to 1e-3 in each product of its columns."""
+    (a, b, c), (d, e, f), (g, h, i) = R.tolist()  # a third of the time of NumPy's det
+    det = a * (e * i - f * h) + b * (f * g - d * i) + c * (d * h - e * g)
+    return det > 0.0 and bool(np.abs(R @ R.T - IDENTITY).max() <= 1e-3)
 
 
 class _Rows:
@@ -129,7 +137,7 @@ class _Rows:
         state: Any = super().__getstate__()  # with slots: (None, values of the slots)
         return None, state[1] | {"_rooms": []}
 
-    def _write(self, field: str, values: Array, part: Any = Ellipsis) -> None:
+    def _write(self, field: str, values: Array | float, part: Any = Ellipsis) -> None:
         """Write gains, weights or a reference into the arrays of the task and of all controllers with this task."""
         for targets, at in ((self._own, 0), *self._rooms):
             getattr(targets, field)[at, part] = values
@@ -141,13 +149,10 @@ class _Rows:
             InputError: `velocity` or `acceleration` is invalid; nothing is written.
         """
         size = (self._part.stop - self._part.start,)
-        rates = {"velocity": velocity, "acceleration": acceleration}
-        checked = {
-            field: np.zeros(size) if values is None else _numbers(f"{field} of {self._name}", values, size)
-            for field, values in rates.items()
-        }
-        for field, values in checked.items():
-            self._write(field, values, self._part)
+        v = 0.0 if velocity is None else _numbers(f"velocity of {self._name}", velocity, size)
+        a = 0.0 if acceleration is None else _numbers(f"acceleration of {self._name}", acceleration, size)
+        self._write("velocity", v, self._part)
+        self._write("acceleration", a, self._part)
         for field, values in place.items():
             self._write(field, values)
         self.is_set = True
@@ -218,7 +223,7 @@ class Frame(_Rows):
             new["position"] = _numbers(f"position of {self._name}", position, (3,))
         if self.kind != "position":
             new["rotation"] = R = _numbers(f"rotation of {self._name}", rotation, (3, 3))
-            if np.abs(R @ R.T - np.eye(3)).max() > 1e-3 or np.linalg.det(R) < 0.0:
+            if not _is_rotation(R):
                 raise InputError(f"rotation of {self._name} must be a rotation matrix, not {R.tolist()}")
         self._set(velocity, acceleration, **new)
 
