@@ -74,7 +74,7 @@ def _end_with_the_parent() -> None:
 
 
 def _rehearse(name: str, number: int) -> tuple[int, str]:
-    """Run one of an experiment's rehearsals, short runs that compile its kernels.
+    """Run rehearsal `number` of an experiment, if it has one; rehearsals are short runs that compile its kernels.
 
     Returns:
         The experiment's number of rehearsals, and ""; after an `InputError`, 0 and its text.

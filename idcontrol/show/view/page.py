@@ -630,7 +630,7 @@ def _turn_to(normal: Array) -> tuple[float, float, float, float]:
 
 
 def _surface(heights: Array, parameters: Array) -> tuple[Array, Array]:
-    """Return the triangles of a height map: vertices (n, 3), faces (k, 3)."""
+    """Return the triangles of a height map with `Terrain.parameters`: vertices (n, 3) [m], faces (k, 3)."""
     rows, columns = heights.shape
     x = parameters[4] + parameters[6] * np.arange(rows)
     y = parameters[5] + parameters[7] * np.arange(columns)
