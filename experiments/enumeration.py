@@ -250,7 +250,10 @@ def microseconds(call: Callable[[], object]) -> float:
 
 
 def searches_of(robot: str, mu: float, duration_s: float) -> Iterator[tuple[float, int, bool]]:
-    """Search a trot's steps with all feet on the ground; yield processor time [us], programs solved, True if proved."""
+    """Search a trot's steps with all feet on the ground; yield processor time [us], programs solved, True if proved.
+
+    Steps for which no first solution is found are left out.
+    """
     scene = WalkScene.of(WalkConfig(robot=robot, mu=mu, controller="id-coulomb-smooth"))
     setup = scene.controller_setup()
     again = InverseDynamics(schemes.COULOMB_SMOOTH, setup.system, setup.contacts, setup.acceleration_gains, setup.h)
