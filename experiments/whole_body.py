@@ -254,7 +254,7 @@ def findings(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Finding
             Finding(f"demand_{name}_share", float(np.mean(arrays["demand"] == number)))
             for number, name in enumerate(DEMANDS)
         ),
-        *(_landings(motion, arrays) if isinstance(motion, Walk) else []),
+        *(_landings(scene, motion, arrays) if isinstance(motion, Walk) else []),
         *([] if scene.way is None else teleop.findings(scene.way, arrays)),
     ]
 
@@ -299,13 +299,16 @@ def _moved(steps: Array, stands: Booleans) -> float:
     return max((float(np.linalg.norm(way, axis=1).max()) for way in ways if len(way)), default=0.0)
 
 
-def _landings(walk: Walk, arrays: Mapping[str, Array]) -> list[Finding]:
+def _landings(scene: WholeBodyScene, walk: Walk, arrays: Mapping[str, Array]) -> list[Finding]:
     """Count touchdowns and new plans; measure the errors of the footholds and the heights of the swings."""
+    asked, lasts = scene.config.walk.double_s, walk.walk.double_s
+    slower = f"walk.double_s is {asked:g} s; friction {scene.mu_controller:.3g} is too low for it"
     landings, swings = walk.landings, arrays["stance"] < 0.5
     way = arrays["feet"][-1].mean(axis=0) - arrays["feet"][0].mean(axis=0)
     return [
         Finding("touchdowns", len(landings), holds=len(landings) == sum(len(step.feet) for step in walk.steps)),
         Finding("replans", walk.caught),
+        *([Finding("double_max_s", lasts, note=slower)] if lasts > asked else []),
         Finding("distance_m", float(np.hypot(*way[:2]))),
         Finding("landing_late_max_s", max((abs(one.late_s) for one in landings), default=None)),
         Finding("landing_off_max_m", max((one.off_m for one in landings), default=None)),

@@ -19,12 +19,17 @@ import msgspec
 import numpy as np
 
 from idcontrol.config.configuration import NotNegative, Positive
+from idcontrol.errors import InputError
 from idcontrol.types import Array
 
 GRAVITY: Final = 9.81
 """Gravitational acceleration [m/s²]."""
 SETTLE_S: Final = 1.5
 """Time after the last load transfer in which the centre of mass approaches the middle of the soles [s]."""
+FRICTION_SHARE: Final = 0.8
+"""Share of the friction that a plan uses; the rest is for the forces and moments of swinging legs."""
+LONGEST_S: Final = 10.0
+"""Longest shift of load between steps of a walk on low friction [s]."""
 
 
 class Steps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -40,7 +45,7 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         sideways_m: Sideways step length, positive to the left.
         turn_rad: Turn of each step, positive to the left.
         single_s: Time of single support.
-        double_s: Time of double support between steps.
+        double_s: Time of double support between steps; longer where friction could not support the motion otherwise.
         height_m: Height of a swing.
         touchdown_m_s: Downward speed of a foot at touchdown.
         reach_m: Largest distance of a foothold from its place beside the standing feet, for steps that catch a pushed
@@ -199,6 +204,48 @@ def dcm_plan(times: Array, zmp: Array, omega: float, com: Array, dcm: Array, fre
         if i < len(decay):
             x = moved[i + 1] + 0.5 * growing[i] + fading[i] * e
     return DcmPlan(omega, times, np.append(times[1:], np.inf), moved, slope, growing, fading)
+
+
+def slowed(times: Array, zmp: Array, omega: float, com: Array, mu: float, norm: int = 2) -> Array:
+    """Return times of the knots at which the motion uses at most `FRICTION_SHARE` of the friction.
+
+    Single support keeps its duration. The shifts of load before, between and after the steps last longer where the
+    acceleration of the centre of mass is too large. A motion within the limit keeps its times.
+
+    Args:
+        times: Times of the knots (`zmp_knots`), shape (k,) [s].
+        zmp: Zero-moment points at the knots, shape (k, 2) [m].
+        omega: ω [1/s].
+        com: Centre of mass at the start, where it rests, shape (2,) [m].
+        mu: Friction coefficient.
+        norm: Order of the norm of horizontal forces: 2 for circular friction cones, 1 for pyramids (|f_x| + |f_y|).
+
+    Raises:
+        InputError: A shift of load would take longer than `LONGEST_S`.
+    """
+    limit = FRICTION_SHARE * mu * GRAVITY
+    while True:
+        plan = dcm_plan(times, zmp, omega, com, com)
+        # each component obeys ä = ω²a between knots, so its magnitude is convex, and greatest at a knot
+        needs = np.array([np.linalg.norm(com_at(plan, t).acceleration, norm) for t in times])
+        if needs.max() <= limit:
+            return times
+        lasts = np.diff(times)
+        # the acceleration decreases more slowly than 1/duration; the last percent is added to end
+        lasts[1::2] *= np.maximum(1.0, 1.01 * np.maximum(needs[:-1], needs[1:])[1::2] / max(limit, 1e-9))
+        if lasts[1::2].max() > LONGEST_S:
+            raise InputError(
+                f"friction {mu:g} is too low to walk: a shift of load takes over {LONGEST_S:g} s; raise mu"
+            )
+        times = np.append(times[0], times[0] + np.cumsum(lasts))
+
+
+def retimed(steps: Sequence[Footstep], times: Array) -> list[Footstep]:
+    """Return the steps with the lift-offs and touchdowns of `times`, the knots of `zmp_knots`, shape (k,) [s]."""
+    return [
+        step._replace(lift_s=float(lift), land_s=float(land))
+        for step, lift, land in zip(steps, times[2:-1:2], times[3:-1:2], strict=True)
+    ]
 
 
 def zmp_at(plan: DcmPlan, t: float) -> Array:

@@ -16,10 +16,13 @@ from idcontrol.dynamics.system import position_limits
 from idcontrol.planners import capture, dcm, route
 from idcontrol.planners.dcm import Steps
 from idcontrol.scenes.body import Body, turned
-from idcontrol.types import Array, Reference, State
+from idcontrol.types import TOUCHING_N, Array, Reference, State
 
 TOUCH_SHARE: Final = 0.02
 """A foot has landed when the force on it exceeds this share of the weight."""
+LATE_S: Final = 0.02
+"""A foot whose landing is overdue by this time has landed at the least force: on its way down, a light leg may press on
+the ground with less than `TOUCH_SHARE` [s]."""
 EARLIEST: Final = 0.5
 """Share of a swing before which no force counts as touchdown: shortly after liftoff the foot may still graze the
 ground."""
@@ -147,6 +150,7 @@ class Walk:
     more step if its feet are not beside each other. Along a route, the steps are placed anew at each liftoff.
 
     Attributes:
+        walk: The walk; its double support is as long as the longest shift of load of the first plan.
         steps: The steps; more are added as they are needed.
         plan: The horizontal motion of the centre of mass.
         landings: The touchdowns so far.
@@ -155,7 +159,15 @@ class Walk:
     """
 
     def __init__(
-        self, body: Body, walk: Steps, *, begin_s: float = 1.0, lower_m: float = 0.0, way: route.Way | None = None
+        self,
+        body: Body,
+        walk: Steps,
+        *,
+        begin_s: float = 1.0,
+        lower_m: float = 0.0,
+        way: route.Way | None = None,
+        mu: float = np.inf,
+        norm: int = 2,
     ) -> None:
         """Plan the walk from the home pose, which faces along the x axis.
 
@@ -166,12 +178,14 @@ class Walk:
                 [s].
             lower_m: Distance by which the centre of mass is lowered before the first step [m].
             way: A route, in place of the equal steps of `walk`.
+            mu: Friction coefficient that the plan assumes.
+            norm: Order of the norm of friction (`idcontrol.planners.dcm.slowed`).
 
         Raises:
             UnknownName: A foot in `walk.first` or `walk.together` is not a foot of the robot.
-            InputError: `walk.together` names a foot twice, or all feet in one group.
+            InputError: `walk.together` names a foot twice, or all feet in one group; or friction is too low to step.
         """
-        self._body, self._walk, self._home = body, walk, body.places(body.home.q)
+        self._body, self._home = body, body.places(body.home.q)
         self._feet, self._groups = body.centres(body.home.q), body.groups(walk)
         self._route = way
         if way is None:
@@ -179,11 +193,16 @@ class Walk:
         else:
             self.steps = route.footsteps(way, walk, self._feet, self._feet, self._groups, begin_s)
         shift = min(walk.double_s, 0.5 * begin_s)
-        times, zmp = dcm.zmp_knots(self.steps, self._feet, shift, 0.0)
+        knots, zmp = dcm.zmp_knots(self.steps, self._feet, shift, 0.0)
         *zmp[0], height = start = body.system.com(body.home.q)
         self._heights, self._lowered_s = (np.array(height), np.array(height - lower_m)), begin_s - shift
         self._begin_s = begin_s
         omega = float(np.sqrt(dcm.GRAVITY / self._heights[1]))
+        times = dcm.slowed(knots, zmp, omega, start[:2], mu, norm) if self.steps else knots
+        if times is not knots:
+            self.steps = dcm.retimed(self.steps, times)
+            walk = msgspec.structs.replace(walk, double_s=float(np.diff(times)[1::2].max()))
+        self.walk = walk
         self.plan = dcm.dcm_plan(times, zmp, omega, start[:2], start[:2])
         self.end_s = (float(times[-1]) if way is None else float(way.times[-1]) + ROUTE_ENDS_S) + dcm.SETTLE_S
         self.landings: list[Landing] = []
@@ -195,7 +214,7 @@ class Walk:
         """Set all tasks for this instant; return `Body.reference`."""
         body, t = self._body, state.t
         body.flatten(state.q)
-        if self._walk.reach_m > 0.0:
+        if self.walk.reach_m > 0.0:
             self._catch(state)
         ahead, up = dcm.com_at(self.plan, t), dcm.blend(*self._heights, 0.0, self._lowered_s, t)
         body.follow(body.com, *(np.array([*xy, z]) for xy, z in zip(ahead, up, strict=True)))
@@ -242,7 +261,7 @@ class Walk:
                 self.plan = leant
                 return
         orders = [self._groups[k:] + self._groups[:k] for k in range(len(self._groups))]
-        walks = [capture.on_the_spot(self._walk, feet, order, t + capture.STARTS_S) for order in orders]
+        walks = [capture.on_the_spot(self.walk, feet, order, t + capture.STARTS_S) for order in orders]
         self._go_on(self._best([*walks, *([ahead] if ahead else [])], state, com), t)
 
     def _best(self, walks: Sequence[list[dcm.Footstep]], state: State, com: dcm.Motion) -> capture.Caught:
@@ -253,7 +272,7 @@ class Walk:
             soles = body.corners(state.q, standing)
             centre = soles.mean(axis=0)
             ground = capture.Ground(feet, centre + SURE * (soles - centre), self._feet)
-            options.append(capture.caught(steps, ground, self._walk, self.plan, state.t, com))
+            options.append(capture.caught(steps, ground, self.walk, self.plan, state.t, com))
         return min(options, key=lambda option: (option.missing, option.effort))
 
     def _go_on(self, caught: capture.Caught, t: float) -> None:
@@ -274,7 +293,7 @@ class Walk:
         if np.abs(places - feet[list(group)])[:, :2].max() < BESIDE_M:
             return []
         lift = state.t + self._begin_s
-        return [dcm.Footstep(group, lift, lift + self._walk.single_s, places)]
+        return [dcm.Footstep(group, lift, lift + self.walk.single_s, places)]
 
     def _step(self, state: State, step: dcm.Footstep) -> None:
         """Announce, begin or continue a step; it ends when all of its feet have landed."""
@@ -291,7 +310,7 @@ class Walk:
                 still = np.zeros(2)
                 self._ways[foot] = step.lift_s, dcm.Motion(start.act(body.centre[foot])[:2], still, still)
                 body.lift(foot)
-        enough = TOUCH_SHARE * body.system.mass * dcm.GRAVITY
+        enough = TOUCHING_N if t > step.land_s + LATE_S else TOUCH_SHARE * body.system.mass * dcm.GRAVITY
         for foot, place in zip(step.feet, step.places, strict=True):
             if foot not in self._starts:
                 continue
@@ -304,7 +323,7 @@ class Walk:
                 self._swing(foot, place, step, t)
         if not self._starts:
             self._done += 1
-            if self._walk.reach_m > 0.0 and t > step.land_s and self._done < len(self.steps):
+            if self.walk.reach_m > 0.0 and t > step.land_s and self._done < len(self.steps):
                 later = self.steps[self._done].land_s + t - step.land_s
                 self.steps[self._done :] = capture.retimed(self.steps[self._done :], later, t)
 
@@ -312,7 +331,7 @@ class Walk:
         """Place the present and all later steps along the route, from the measured feet; return the present step."""
         step, feet = self.steps[self._done], self._body.centres(state.q)
         k = self._groups.index(step.feet)
-        ahead = route.footsteps(way, self._walk, feet, self._feet, self._groups[k:] + self._groups[:k], step.lift_s)
+        ahead = route.footsteps(way, self.walk, feet, self._feet, self._groups[k:] + self._groups[:k], step.lift_s)
         led = self._best([ahead or [step]], state, dcm.com_at(self.plan, state.t))
         self.steps[self._done :], self.plan = led.steps, led.plan
         return led.steps[0]
@@ -330,7 +349,7 @@ class Walk:
         turn = dcm.blend(np.zeros(3), angle, step.lift_s, step.land_s, t)
         rotation = start.rotation @ pin.exp3(turn.value)
         spin, spin_up = start.rotation @ turn.velocity, start.rotation @ turn.acceleration
-        z = dcm.swing_height(self._walk, step, t)
+        z = dcm.swing_height(self.walk, step, t)
         x, v, a = (np.array([*xy, up]) for xy, up in zip(self._way(foot, place, step, t), z, strict=True))
         x[2] += start.act(centre)[2]
         arm = -rotation @ centre  # converts the sole's centre to the frame's origin

@@ -233,7 +233,16 @@ class WholeBodyScene:
         """Return the planner; a `Press` moves the wall that the controller's `contacts` assume."""
         config, body = self.config, self.body
         if _steps(config):
-            return Walk(body, config.walk, begin_s=config.begin_s, lower_m=config.lower_m, way=self.way)
+            pyramid = controllers.contact_law(config.controller).cone == "pyramid"
+            return Walk(
+                body,
+                config.walk,
+                begin_s=config.begin_s,
+                lower_m=config.lower_m,
+                way=self.way,
+                mu=self.mu_controller,
+                norm=1 if pyramid else 2,
+            )
         stand = Stand(body, config.sway, config.reach)
         if not self.robot.walls:
             return stand

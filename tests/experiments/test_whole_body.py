@@ -99,6 +99,30 @@ def test_foot_stands_from_the_tick_in_which_its_force_is_sensed(touch_s):
     assert walk(State(t=1.0, q=body.home.q, v=body.home.v)).since_touchdown[0] == pytest.approx(1.0 - touch_s)
 
 
+def test_overdue_foot_stands_under_the_least_force():
+    """A light leg that comes to rest on the ground may press on it with less than the share of a landing."""
+    body = Body(robots.load("talos"), mu=0.6, rate_hz=1000.0)
+    walk = Walk(body, ON_SPOT, begin_s=0.5)
+    resting = ContactForces(
+        identity=np.array([0]), force=np.array([[0.0, 0.0, 0.5]]), normal=np.array([[0.0, 0.0, 1.0]])
+    )
+    for tick in range(500, 1000):
+        t = 1e-3 * tick
+        walk(State(t=t, q=body.home.q, v=body.home.v, forces=resting if t >= 0.88 else ContactForces.none()))
+    (landing,) = walk.landings
+    assert landing.late_s == pytest.approx(0.021)
+
+
+@pytest.mark.parametrize(("mu", "slower"), [(0.6, False), (0.1, True)])
+def test_run_says_that_friction_slows_the_steps(tmp_path, mu, slower):
+    config = msgspec.structs.replace(TROT, mu=mu, duration_s=0.05)
+    metrics = whole_body.walk.run(config, tmp_path / "run", lambda share: None)
+    assert ("double_max_s" in metrics) == slower
+    if slower:
+        assert 0.2 < metrics["double_max_s"] < 0.6
+        assert metrics["notes"]["double_max_s"] == "walk.double_s is 0.05 s; friction 0.08 is too low for it"
+
+
 @pytest.mark.parametrize(
     ("changes", "error", "line"),
     [
@@ -382,8 +406,19 @@ def test_humanoid_walks_ten_steps(tmp_path, robot, plant):
 
 
 @pytest.mark.slow
-def test_quadruped_trots_on_tasks_alone(tmp_path):
-    metrics = run(tmp_path / "run", TROT)
+@pytest.mark.parametrize("robot", ["talos", "g1"])
+def test_humanoid_walks_on_low_friction(tmp_path, robot):
+    metrics = run(tmp_path / "run", WALK, robot=robot, mu=0.1)
+    assert metrics["completed"]
+    assert metrics["distance_m"] == pytest.approx(1.8, abs=0.02)
+    assert metrics["com_err_rms_m"] < 2e-3
+    assert metrics["replans"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mu", [0.1, 0.15, 0.6])
+def test_quadruped_trots_on_tasks_alone(tmp_path, mu):
+    metrics = run(tmp_path / "run", TROT, mu=mu)
     assert metrics["completed"]
     assert metrics["touchdowns"] == 40
     assert metrics["com_err_max_m"] < 5e-3

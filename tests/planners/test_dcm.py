@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from idcontrol.errors import InputError
 from idcontrol.planners import dcm
 from idcontrol.planners.dcm import Steps
 
@@ -108,6 +109,63 @@ def test_quadruped_shifts_over_the_feet_that_stand():
     np.testing.assert_allclose(zmp[2], feet[:3, :2].mean(axis=0))
     np.testing.assert_allclose(zmp[4], 0.0, atol=1e-12)  # amid the diagonal
     np.testing.assert_allclose(walk[1].places, feet[[0, 3]] + [0.05, 0.0, 0.0])
+
+
+TROT = np.array([[0.19, 0.13, 0.0], [0.19, -0.13, 0.0], [-0.19, 0.13, 0.0], [-0.19, -0.13, 0.0]])
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    machine=st.sampled_from([(FEET, PAIR, OMEGA), (TROT, [(0, 3), (1, 2)], 5.8)]),
+    mu=st.floats(0.05, 1.0),
+    length=st.floats(-0.3, 0.3),
+    turn=st.floats(-0.3, 0.3),
+    single=st.floats(0.15, 0.8),
+    double=st.floats(0.02, 0.4),
+    begin=st.floats(0.05, 2.0),
+    norm=st.sampled_from([1, 2]),
+)
+def test_slowed_motion_needs_no_more_than_its_share_of_the_friction(
+    machine, mu, length, turn, single, double, begin, norm
+):
+    feet, groups, omega = machine
+    steps = Steps(count=5, length_m=length, turn_rad=turn, single_s=single, double_s=double)
+    walk = dcm.footsteps(steps, feet, groups, begin)
+    knots, zmp = dcm.zmp_knots(walk, feet, min(double, 0.5 * begin), 0.0)
+    zmp[0] = COM
+    times = dcm.slowed(knots, zmp, omega, COM, mu, norm)
+    plan, slower = dcm.dcm_plan(times, zmp, omega, COM, COM), dcm.retimed(walk, times)
+    accelerations = [dcm.com_at(plan, t).acceleration for t in np.linspace(0.0, times[-1] + 1.0, 500)]
+    assert np.linalg.norm(accelerations, norm, axis=1).max() <= 0.8 * mu * 9.81 + 1e-9
+    for step, asked in zip(slower, walk, strict=True):
+        assert step.land_s - step.lift_s == pytest.approx(single)
+        np.testing.assert_array_equal(step.places, asked.places)
+        np.testing.assert_allclose(dcm.zmp_at(plan, step.lift_s), dcm.zmp_at(plan, step.land_s), atol=1e-12)
+    assert (np.diff(times) > np.diff(knots) - 1e-9).all()
+
+
+def test_motion_within_friction_keeps_its_times():
+    walk = dcm.footsteps(SIX, FEET, PAIR, 1.0)
+    knots, zmp = dcm.zmp_knots(walk, FEET, SIX.double_s, 0.0)
+    assert dcm.slowed(knots, zmp, OMEGA, COM, 0.6) is knots
+
+
+def test_only_hard_shifts_of_load_last_longer():
+    """A trot at constant speed needs the most friction where it stops, so there it slows down first."""
+    walk = dcm.footsteps(Steps(count=12, length_m=0.09, single_s=0.25, double_s=0.05), TROT, [(0, 3), (1, 2)], 1.0)
+    knots, zmp = dcm.zmp_knots(walk, TROT, 0.05, 0.0)
+    longer = np.diff(dcm.slowed(knots, zmp, 5.8, np.zeros(2), 0.18))[1::2] / np.diff(knots)[1::2]
+    assert longer[-2] > 1.5
+    np.testing.assert_allclose(longer[[0, 4, 5, 6, 7, 8, -1]], 1.0)
+
+
+def test_walk_without_friction_is_refused_in_one_line():
+    walk = dcm.footsteps(SIX, FEET, PAIR, 1.0)
+    knots, zmp = dcm.zmp_knots(walk, FEET, SIX.double_s, 0.0)
+    for mu in (0.0, 0.003):
+        with pytest.raises(InputError, match="too low to walk") as refused:
+            dcm.slowed(knots, zmp, OMEGA, COM, mu)
+        assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("part", [0.0, 0.3, 0.7, 0.999])
