@@ -29,7 +29,7 @@ class Balance:
     damping_1_s: float = 0.0
 
     def __post_init__(self) -> None:
-        """Reject negative and infinite gains."""
+        """Reject gains that are negative or not finite."""
         for name in ("stiffness_1_s2", "damping_1_s"):
             if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= 0.0):
                 raise InputError(f"balance {name} is {getattr(self, name)}; it must be zero or positive")

@@ -257,7 +257,8 @@ def choose_footholds(
         x_m = x + Rz(ψ + ω t_m/2)(v_x, v_y) t_m,   ψ_m = ψ + ω t_m,
         p_land = x_m + Rz(ψ_m) n_i + k_f √(z_c/g) (v - v_cmd)
 
-    A foothold beyond the leg's reach at touchdown is moved into the ellipse of its reach. After the share `FREEZE` of a
+    with k_f = `CAPTURE_GAIN`. x and v are position and velocity of the base without its sway, ψ is its heading. A
+    foothold beyond the leg's reach at touchdown is moved into the ellipse of its reach. After the share `FREEZE` of a
     swing, the landing point is kept.
 
     Args:
@@ -266,7 +267,7 @@ def choose_footholds(
         nominal: The feet n_i and the height z_c.
         command: The command (v_x, v_y, ω).
         sway: Sway of the base, which footholds do not follow (`base.BaseReference`).
-        measured: Base x, ψ, v, and the foot centres.
+        measured: Position, heading and velocity of the base, and the foot centres.
         timing: The timing, including early landings.
         plan: In: phases and positions; out: x and y of the landing points of swinging feet.
         ground: Out: `points`.

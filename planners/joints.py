@@ -119,9 +119,9 @@ def move_joints(
         p̈_B = Rᵀ(p̈ - ẍ) - α × p_B - 2ω × ṗ_B - ω × (ω × p_B),           q̈ = J⁻¹(p̈_B - J̇q̇)
 
     p is a foot, and p_B the foot relative to the base, in base axes; x, R, ω and α are position, rotation, angular
-    velocity and angular acceleration of the base. Swinging and late feet use the measured pose and velocity of the
-    base, with the acceleration of the reference. For feet out of reach (`UNREACHED`), velocities and accelerations are
-    zero.
+    velocity and angular acceleration of the base. J is the Jacobian of p_B by the angles q of the leg. Swinging and
+    late feet use the measured pose and velocity of the base, with the acceleration of the reference. For feet out of
+    reach (`UNREACHED`), velocities and accelerations are zero.
 
     Args:
         plan: Planned phases, velocities and accelerations of the feet.

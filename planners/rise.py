@@ -22,7 +22,7 @@ from idcontrol.types import Array
 KNOTS = 25
 """Number of points of the motion that `Rise.problem` checks."""
 MISS_M = 1e-3
-"""Largest distance of a foot from its straight line in a motion up that is possible [m]."""
+"""Largest distance of a foot from its straight line with which the motion up counts as possible [m]."""
 ABOVE_M = 0.05
 """Largest height of a foot above its lying position [m]; a higher foot hangs in the air."""
 SPARE = 0.9
@@ -187,7 +187,10 @@ class Rise:
         return min(1.0, float(np.linalg.norm(way, axis=1).max() / np.linalg.norm(longest, axis=1).max()))
 
     def __call__(self, share: float, rate: float = 0.0) -> Posture:
-        """Return the posture at a `share` of the motion, 0 to 1; the share grows at `rate` [1/s]."""
+        """Return the posture at a `share` of the motion, 0 to 1; the share grows at `rate` [1/s].
+
+        Feet roll from call to call, so the share must grow in small steps.
+        """
         course, contacts = self._course, self._contacts
         miss = self._follow(self._bound, share, rate)
         contacts.system.update(course.q, self._still)
@@ -197,7 +200,7 @@ class Rise:
         """Return the reason why a robot at `joints` (a,) [rad] cannot stand up, in one line; "" if it can stand up.
 
         The joints must be within their limits, and the feet near the ground. On the whole way up, the feet must follow
-        their lines, and the motors must carry the robot.
+        their lines, and the motors must carry the robot. The check replaces the motion of the last `begin`.
         """
         system = self._contacts.system
         names, limits, most = system.actuated_names, system.limits, system.effort_limit

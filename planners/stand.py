@@ -12,7 +12,7 @@ from idcontrol.types import Array, Reference, State
 
 
 class StandPlanner:
-    """Keeps the joints in one pose, all feet on the ground.
+    """A planner that keeps the joints in one pose, with all feet on the ground.
 
     Attributes:
         gait: A gait whose period is used for averages in metrics; the robot does not walk.
@@ -32,5 +32,5 @@ class StandPlanner:
         self._reference = structs.replace(self._reference, base_position=place, base_yaw=yaw)
 
     def __call__(self, state: State) -> Reference:
-        """Return the reference of the joints, the same for every state."""
+        """Return the reference, which does not depend on the state."""
         return self._reference

@@ -63,13 +63,13 @@ from idcontrol.planners.push import Pushing
 from idcontrol.types import Array, Booleans, Reference, State
 
 FADED = 0.02
-"""A gait has ended when the remaining share of its sway is below this [-]."""
+"""Remaining share of the sway below which a gait may end [-]."""
 
 REST = (0.0, 0.0, 0.0)
 """The command to rest."""
 
 CHANGE_S = 0.03
-"""Time with all feet standing between two gaits [s]: enough to unload the feet that lift first."""
+"""Least time with all feet standing between two gaits [s]: enough to unload the feet that lift first."""
 
 
 class _Motion(NamedTuple):
@@ -81,9 +81,9 @@ class _Motion(NamedTuple):
         a: Accelerations of all joints, shape (a,) [rad/s²].
         stance: True for feet that are planned to stand and do stand, shape (n,).
         since_touchdown: Time since the last touchdown of each foot, inf in swing and before the first, shape (n,) [s].
-        to_liftoff: Time to the planned lift-off of each foot, inf without one, shape (n,) [s].
-        feet: Centres of the feet, shape (n, 3) [m].
-        base: Position and heading of the base, shape (4,) [m, m, m, rad].
+        to_liftoff: Time to the planned lift-off of each foot, inf in swing and without a lift-off, shape (n,) [s].
+        feet: Planned centres of the feet, world frame, shape (n, 3) [m].
+        base: Reference position and heading of the base, world frame, shape (4,) [m, m, m, rad].
     """
 
     q: Array
@@ -254,8 +254,7 @@ class TrotSettings:
         speed_limit: Largest speeds of the joints in the order of `System.actuated_names`, shape (a,) [rad/s]; None for
             no limit.
         balance: Gains that right the base in addition to the joint feedback.
-        constant_momentum: True if the base moves with the reaction of the swinging legs, which helps at any friction
-            (planner.md 3.3).
+        constant_momentum: True if the base moves with the reaction of the swinging legs (planner.md 3.3).
     """
 
     gait: Gait
@@ -282,7 +281,7 @@ class TrotPlanner:
         command: Command after governor and limiter, shape (3,) [m/s, rad/s].
         base: Reference of the base.
         plan: Planned motion of the feet.
-        standing: True if the robot has come to rest by command.
+        standing: True before the first `reset`, and while the robot rests by command.
     """
 
     def __init__(
@@ -306,8 +305,8 @@ class TrotPlanner:
             ground: The ground; None for the plane z = 0.
 
         Raises:
-            InputError: The robot has no floating base, or a leg without exactly three revolute joints; or the gait or
-                the pose does not fit the robot.
+            InputError: The robot or its legs are not supported (`Legs.of`, `MomentumBase`), a leg is stretched at
+                `home`, or the gait or the pose does not fit the robot.
         """
         n, gait = len(feet.names), settings.gait
         if len(gait.touchdown) != n:
@@ -335,7 +334,7 @@ class TrotPlanner:
 
     @property
     def halted(self) -> bool:
-        """True if the robot has come to rest since `halt`."""
+        """True if `halt` was called and the robot rests."""
         return self._halts and self.standing
 
     def halt(self, out_m: float = 0.0) -> None:
@@ -438,10 +437,10 @@ class TrotPlanner:
         return command, gait
 
     def _relocate(self) -> None:
-        """Move the plan of a standing robot (feet and base) to the measured pose, without moving a joint.
+        """Move the plan of a standing robot to the measured position and heading of its base, without moving a joint.
 
-        Without this update, the correction of the base would pull the robot off its feet after it is moved or its
-        estimate jumps.
+        Without this update, the correction of the base would pull the robot off its feet if it was moved or the
+        estimate of its pose jumped.
         """
         base, plan, measured, ground = self.base, self.plan, self._parts.measured, self._parts.ground
         turn = wrap(heading(measured.rotation) - base.pose[3])

@@ -25,18 +25,18 @@ TURN_GAIN = 6.0
 """Gain from heading error to turning rate on the spot [1/s]."""
 
 CRAWL = 0.04
-"""Least limit of the speed close to a waypoint [m/s]."""
+"""Lower bound of the speed limit close to a waypoint [m/s]."""
 
 BRAKING = 0.25
-"""Deceleration towards a waypoint [m/s²]: v = sqrt(2 · 0.25 · distance)."""
+"""Deceleration towards a waypoint [m/s²]; at a distance d from it, the speed is at most ``√(2 BRAKING d)``."""
 
 
 class Waypoints:
     """A command that leads from point to point in a loop.
 
     On the line from the previous to the next waypoint, the machine follows a point ahead of itself (the carrot).
-    If the heading error exceeds `TURN_FROM`, the machine turns on the spot until it is below `TURN_UNTIL`; smaller
-    errors are corrected while walking. The machine slows down towards each waypoint.
+    If the heading error exceeds `TURN_FROM`, the machine turns on the spot until the error is at most `TURN_UNTIL`;
+    smaller errors are corrected while walking. The machine slows down towards each waypoint.
 
     Attributes:
         points: All waypoints, shape (n, 2) [m].
