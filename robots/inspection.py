@@ -22,7 +22,7 @@ from idcontrol.robots.wording import LONGEST_LINE, shown
 from idcontrol.types import Array
 
 STANDING_GAP = 1e-3
-"""Largest height of a standing foot above the ground [m] (planner.md, section 7)."""
+"""Largest deviation of a standing foot's height from most of the feet, and largest depth below the ground [m]."""
 
 ABOUT = re.compile(r"(?:line (?P<at>\d+): (?P<what>link|joint) (?P<name>.*?): )?(?P<said>.*)")
 """Splits a line about a URDF into its statement and its link or joint."""
@@ -41,7 +41,7 @@ class Report:
     """The result of a check.
 
     Attributes:
-        robot: Name of the robot, or the argument of the check.
+        robot: Name of the robot; the argument of the check if the robot file is unusable.
         problems: One line per problem: what, where, how to fix it.
         warnings: One line per warning; the robot can run despite it.
         summary: Mass, height, joints with their limits, feet; plain numbers and text. Empty if there are problems.
@@ -252,7 +252,7 @@ def _standing_problems(robot: Robot, system: System) -> list[str]:
 
 
 def _sunk_feet(robot: Robot, system: System) -> list[str]:
-    """Warn of feet below the ground at home, which only a fixed base can have."""
+    """Return one warning for all feet below the ground at home; only a robot with a fixed base can have such feet."""
     gaps = foot_gaps(robot, system, robot.standing_state(system).q)
     low = [foot.name for foot, gap in zip(robot.spheres, gaps, strict=True) if gap < -STANDING_GAP]
     if not low:

@@ -17,14 +17,14 @@ def problems(values: Mapping[str, Any], joints: Sequence[str], where: str, *, co
     """Return the mistakes in a per-joint table.
 
     Args:
-        values: Number by joint name or by pattern, in which ``*`` matches any letters.
+        values: Number by joint name or by pattern, in which ``*`` matches any characters.
         joints: Names of the actuated joints.
         where: The table's key in the robot file, for messages.
         complete: True if every joint must get a value.
 
     Returns:
-        One line for each key without a match, one for each joint with two equally specific patterns, and one for all
-        joints without a value.
+        One line for each key without a match, and one for each joint with two or more equally specific patterns; if
+        `complete`, also one line that names all joints without a value.
     """
     mistakes = []
     for key in values:
@@ -48,7 +48,7 @@ def resolve(values: Mapping[str, float], joints: Sequence[str], where: str, *, d
     """Return the numbers of a per-joint table in the order of `joints`; the most specific pattern applies.
 
     Args:
-        values: Number by joint name or by pattern, in which ``*`` matches any letters.
+        values: Number by joint name or by pattern, in which ``*`` matches any characters.
         joints: Names of the actuated joints.
         where: The table's key in the robot file, for messages.
         default: Value of joints without an entry; None if every joint needs an entry.

@@ -54,7 +54,7 @@ class Robot:
         description: Content of the robot file.
         urdf: The URDF.
         hands: Hands that may touch walls; they count as feet, numbered after the soles.
-        walls: Normal and offset of each wall ``n·p = offset``, four numbers each.
+        walls: Normal n and offset [m] of each wall ``n·p = offset``, four numbers each.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Robot:
     walls: tuple[tuple[float, float, float, float], ...] = ()
 
     def system(self, actuators: Actuators | None = None) -> System:
-        """Return the multibody system, with the torque limits of the robot file.
+        """Return the multibody system, with the limits of `torque_limit` and `joint_limits`.
 
         Args:
             actuators: Dynamics of actuators, e.g. from `actuators`; None means ideal actuators.
@@ -157,7 +157,7 @@ class Robot:
         """Return the robot file's actuator dynamics of the joints `names`.
 
         Raises:
-            InputError: The robot file has no actuators.
+            InputError: The robot file has no actuators, or a table does not fit these joints.
         """
         if self.description.actuators is None:
             raise InputError(f"{self.path}: it has no actuators; add the table [actuators]")
@@ -209,7 +209,7 @@ class Robot:
             terrain: The ground; None means the plane z = 0.
             system: The robot that carries the feet; None creates a system, available as ``contacts.system``.
             orientation: Angle of the first tangent from the projected world x axis, about the normal [rad].
-            supports: True to append the spheres that carry the lying robot.
+            supports: True to append the spheres that carry the lying robot, if the robot file has any.
 
         Raises:
             InputError: The robot is unusable, or `mu` is negative.
@@ -276,7 +276,11 @@ class Robot:
         return Reference.standing(home, feet=len(self.patches))
 
     def _per_joint(self, where: str, names: Sequence[str]) -> Array:
-        """Return the values of one of `TABLES` for the joints `names`, shape (a,)."""
+        """Return the values of one of `TABLES` for the joints `names`, shape (a,).
+
+        Raises:
+            InputError: The table does not fit these joints.
+        """
         try:
             return joints.resolve(attrgetter(where)(self.description), names, where, default=TABLES[where])
         except InputError as error:

@@ -21,7 +21,7 @@ MU = 0.6
 LEAST_LEAN_RAD = 0.02
 """Lean that is assumed of every standing robot [rad]: no controller holds a base more still."""
 MOST_LEAN_RAD = 0.15
-"""Lean at the end of a stance above which a robot will fall. At four times this lean it counts as fallen."""
+"""Largest lean at the end of a stance [rad]; with more, the check predicts that the robot tips over."""
 ON_EDGE = 1e-3
 """A centre of mass inside the support polygon, but closer to its edge than this, counts as on the edge [m].
 
@@ -69,7 +69,7 @@ def problems(robot: Robot, system: System) -> list[str]:
 
 
 def _buried(robot: Robot, system: System) -> list[str]:
-    """Name the leg joints that are below the ground in the standing pose."""
+    """Return one line with the leg joints that are below the ground in the standing pose; no line without any."""
     height = {
         system.actuated_names[i]: float(
             system.data.oMi[system.model.getJointId(system.actuated_names[i])].translation[2]
@@ -87,7 +87,7 @@ def _buried(robot: Robot, system: System) -> list[str]:
 
 
 def _oversized(robot: Robot, system: System, centres: Array) -> list[str]:
-    """Name the feet that are too large for their legs."""
+    """Return one line with the feet that are too large for their legs; no line without any."""
     large = []
     for foot, centre, leg in zip(robot.spheres, centres, legs(robot, system), strict=True):
         joints = [system.data.oMi[system.model.getJointId(system.actuated_names[i])].translation for i in leg]
@@ -203,7 +203,7 @@ def _gait_problems(robot: Robot, system: System, com: Array) -> list[str]:
 
 
 def implausible_inertias(robot: Robot, system: System) -> list[str]:
-    """Warn of each moving body whose inertia is possible only for a body larger than the whole robot."""
+    """Return a warning for each moving body whose inertia is possible only for a body larger than the whole robot."""
     q = robot.standing_state(system).q
     data = system.model.createData()
     pin.framesForwardKinematics(system.model, data, q)

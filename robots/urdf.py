@@ -237,7 +237,11 @@ def _read(path: Path) -> _Document:
 
 
 def _floats(text: str) -> list[float]:
-    """Return the numbers of a text by C's rules; Python would also accept 1_000 and non-Latin digits."""
+    """Return the numbers of a text by C's rules; Python would also accept 1_000 and non-Latin digits.
+
+    Raises:
+        ValueError: A word of the text is not a number.
+    """
     if "_" in text or not text.isascii():
         raise ValueError(text)
     return [float(word) for word in text.split()]
