@@ -124,7 +124,7 @@ class _Rows:
 
     @property
     def error(self) -> Array:
-        """Reference minus actual value at the last step [m, rad, N m s; N, N m].
+        """Reference minus actual value at the last step [m, rad, N m s; N, N m]; zero before the first step.
 
         If all controllers with this task have the same list of motion tasks, the last step of any of them counts.
         Otherwise, and always for a `Force`, only steps of the controller that was created last count.

@@ -82,7 +82,7 @@ def force_rows(
 ) -> TorqueMap:
     """Compute the errors of force targets as rows over the impulses, scaled to units of motor impulses.
 
-    Targets of feet without contact are omitted.
+    Rows without weight or target, and rows of feet without contact, are omitted.
 
     Args:
         forces: As in `_wrenches`.

@@ -3,9 +3,9 @@ r"""Rows of whole-body tasks: linear equations for the accelerations a with whic
     A a = y,     y = s̈_ref + kp e + kd (ṡ_ref - ṡ) - Ȧ v
 
 in which e is the position error of the task, ṡ its velocity, and ṡ_ref and s̈_ref are its reference velocity and
-acceleration. As in a control step, ``a = (v⁺ - v) / h``: the axes of a base's linear velocity
-are fixed within the step, and the drift ``Ȧ v`` refers to these axes (`idcontrol.dynamics.system`). The rows follow
-from the multibody terms of the step:
+acceleration. As in a control step, ``a = (v⁺ - v) / h``: the axes of a base's linear velocity are fixed within the
+step, and the drift ``Ȧ v`` refers to these axes (`idcontrol.dynamics.system`). The rows follow from the multibody terms
+of the step:
 
 - The rows of a frame come from the spatial Jacobian, the frame's velocity and drift from `Motion`. For a frame relative
   to another frame, rows, velocity and drift are differences between both bodies at the same point, in the axes of the
@@ -58,8 +58,8 @@ class Targets(NamedTuple):
         base: Joint that carries the frame of reference, shape (k,); -1 is the world.
         base_offset: Origin of the frame of reference in its joint, shape (k, 3) [m].
         base_turn: Axes of the frame of reference in its joint (columns), shape (k, 3, 3).
-        position: Reference position, shape (k, 3) [m].
-        rotation: Reference axes (columns), shape (k, 3, 3).
+        position: Reference position in the frame of reference, or of the centre of mass in the world, shape (k, 3) [m].
+        rotation: Reference axes (columns) in the frame of reference, shape (k, 3, 3).
         velocity: Reference velocity [m/s, rad/s], or reference angular momentum [N m s], shape (k, 6).
         acceleration: Reference acceleration [m/s², rad/s²], or rate of the angular momentum [N m], shape (k, 6).
         kp: Stiffness, shape (k, 6) [1/s²].
