@@ -61,9 +61,9 @@ class Torques:
 
     The wanted torques are returned bitwise unchanged if they and the motion that they cause keep all limits. A foot may
     slip if its slip slows down. Torques beyond the motors' limits are clipped. If the motion then breaks a limit, a
-    quadratic program finds admissible torques that keep the wrench of the ground on the robot first, and are then
-    closest to the wanted torques; each torque's change is scaled by its limit (`idcontrol.filter.nearest`). If no
-    torques keep all limits, all limits but the motors' may be relaxed; `broken` names the limits that remain broken.
+    quadratic program finds admissible torques (`idcontrol.filter.nearest`). Its objective weights changes of the
+    ground's wrench on the robot more than changes of the torques, which are scaled by their limits. If no torques keep
+    all limits, all limits but the motors' may be relaxed; `broken` names the limits that remain broken.
     """
 
     def __init__(

@@ -109,7 +109,8 @@ MOST_RELAXED: Final = 16
 def _free_motion(p: AssembledStep, impulse: Array, arena: Arena) -> Whitened:
     """Return the step's whitened problem for known motor impulses (a,), with all velocities unknown.
 
-    Contact velocities are relative to the surface, and normal velocities include the gap divided by the period.
+    Contact velocities are relative to the surface. Normal velocities include the gap divided by the period, but at
+    least -`PUSH_OUT_SPEED`.
     """
     m, n, u = p.w.M.shape[0], p.which.shape[0], p.w.M.shape[0] - impulse.shape[0]
     kappa, everything = vector(arena, m), indices(arena, m)
@@ -633,7 +634,7 @@ def _conflict(limits: _Limits, begin: int, H: Array, certificate: Array) -> tupl
     A row of zeros in the conflict comes first, with 1 as second value.
 
     Args:
-        limits: The inequalities.
+        limits: The inequalities, with the matrix G.
         begin: First row that may be relaxed.
         H: Matrix of the objective; only its diagonal is used.
         certificate: Multipliers that prove the conflict, one for each inequality.
