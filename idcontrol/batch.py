@@ -243,7 +243,7 @@ class Controllers:
                 does not support.
             rate_hz: Rate of the calls [Hz].
             terrain: The ground; None means the plane z = 0.
-            settings: Settings of the steps; None for the defaults, in a filter without a limit of torque rates.
+            settings: Settings of the steps; None for the defaults, which for a filter have no limit of torque rates.
                 Impacts are never predicted, even if the settings ask for it.
             threads: Number of threads that share the rows; None means one per processor that this process may use.
             tasks: Whole-body tasks (`idcontrol.tasks`); all rows share their gains, weights and references. Their

@@ -149,7 +149,10 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     forces: ContactForces | None = None
 
     def sealed(self) -> State:
-        """Return this state with read-only copies of its arrays, to protect the plant and the record."""
+        """Return this state with read-only copies of its arrays, to protect the plant and the record.
+
+        The copied `forces` have no `soles`.
+        """
         felt = self.forces
         if felt is not None:
             identity, force, normal = read_only(felt.identity), read_only(felt.force), read_only(felt.normal)
