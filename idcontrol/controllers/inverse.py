@@ -346,7 +346,11 @@ class InverseDynamics:
             self._system.busy.release()
 
     def _linearize(self, state: State, reference: Reference, spheres: SphereContacts) -> tuple[Command, Linearization]:
-        """Run `linearize` while no other thread uses the system."""
+        """Run `linearize` while no other thread uses the system.
+
+        Raises:
+            InputError: State, reference or contacts are unusable.
+        """
         fault = self._intake.take(state, reference)
         if fault:
             raise InputError(fault)
@@ -364,7 +368,11 @@ class InverseDynamics:
         return self._command(candidates, outcome) if outcome[0] >= 0 else self._repeated(outcome, solved), derivative
 
     def _solve_again(self, state: State, candidates: Contacts, *, lands: bool) -> tuple[OutcomeFields, Solved]:
-        """Solve the step in interpreted code; `lands` is False if a compiled step has marked landed corners."""
+        """Solve the step in interpreted code; `lands` is False if a compiled step has marked landed corners.
+
+        Raises:
+            InputError: The contacts are unusable.
+        """
         machine = self._machine
         if not usable(candidates.arrays, machine.inputs.stance.size, self._system.n_velocities):
             raise InputError(f"contacts {candidates.identity.tolist()} do not fit the feet of the reference")

@@ -112,7 +112,8 @@ def project(M: Array, jacobian: Array, target: Array, b: Array) -> Array:
 
     Returns:
         Joint velocities, shape (a,) [rad/s]. Rows that depend on other rows within the rank tolerance are dropped: the
-        constraint of a singular leg disappears instead of demanding infinite speed.
+        constraint of a singular leg disappears instead of demanding infinite speed. If the actuated block of `M` is not
+        positive definite, `b` is returned.
     """
     if jacobian.shape[0] == 0:
         return b

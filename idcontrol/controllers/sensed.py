@@ -37,7 +37,8 @@ class SensedForces:
                 infinite margin it must list all feet in order.
             gains: Gains in acceleration, kp [1/s²] and kd [1/s].
             h: Control period [s].
-            delay: Age of the forces in control periods, 1 or more.
+            delay: Age of the forces in control periods, 1 or more. In the first periods after a reset, the first forces
+                since the reset are used.
 
         Raises:
             InputError: The robot stands on soles: sensors measure no forces at the corners of soles.

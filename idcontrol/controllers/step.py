@@ -667,7 +667,7 @@ def meets_limits(machine: Machine, held: Bound, arena: Arena) -> bool:
 @late(lambda bound, held, arena: held.field_dict["values"])
 @njit(cache=True, inner=True, error_model="numpy")
 def within_limits(bound: Bound, held: Bound, arena: Arena) -> AssembledStep:
-    """Return the step with a motion of tasks within friction, motor and joint limits; unchanged if there is none."""
+    """Return the step with a motion of tasks within friction, motor and joint limits; unchanged if none is found."""
     machine, step = bound.borrowed, held.values
     terms, tasks, h, a = machine.terms, machine.tasks, machine.h, step.b.shape[0]
     v, b, least, most = velocity(machine, arena), vector(arena, a), vector(arena, a), vector(arena, a)
@@ -1018,7 +1018,10 @@ _ladder: Any = njit(inline="always")(ladder)
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def control(bound: Bound, candidates: AnyContacts) -> Outcome:
-    """Take one control step with the scheme at `Machine.scheme`."""
+    """Take one control step with the scheme at `Machine.scheme`.
+
+    The ending is `UNUSABLE` if the candidates are unusable, or if there is no compiled scheme.
+    """
     machine, detected = bound.borrowed, ContactArrays(*borrow(candidates))
     if not usable(detected, machine.inputs.stance.shape[0], machine.terms.M.shape[0]):
         return Outcome(UNUSABLE, False, False, 0.0, 0, np.nan, False)

@@ -33,7 +33,7 @@ BOUNDED: Final = 1
 INFEASIBLE: Final = 2
 """No motion without slip satisfies contacts and limits; the contact model gets the demand without limits."""
 DEMANDS: Final = ("free", "qp", "infeasible")
-"""`Command.demand` of a controller with tasks, for each of these outcomes."""
+"""`Command.demand` of a controller with tasks, for the outcomes `FREE`, `BOUNDED` and `INFEASIBLE`."""
 TARGETS: Final = typeof(NO_TARGETS)
 VECTOR: Final = typeof(NO_TARGETS.constant)
 
@@ -158,7 +158,7 @@ def free_velocities(bound: Bound, wish: Wish, arena: Arena) -> Array:
 @late(lambda *_: VECTOR)
 @njit(cache=True, inner=True, error_model="numpy")
 def bounded_velocities(bound: Bound, wish: Wish, limits: Limits, arena: Arena) -> Array:
-    """Compute the joint velocities that tasks demand within all limits; return `wish.b` if the limits allow no motion.
+    """Compute the joint velocities that tasks demand within all limits; return `wish.b` if no such motion is found.
 
     Args:
         bound: The machine; the outcome of its tasks is overwritten.

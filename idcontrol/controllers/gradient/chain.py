@@ -68,7 +68,7 @@ class Slopes(NamedTuple):
         distances: Distances of impulses [N s], speeds [m/s] and motor impulses [N m s] to the next change, shape (3,).
         moved: Errors of the equations of the motion (`equations.errors`).
         error: Errors of all equations.
-        finite: True if all derivatives are finite.
+        finite: True if the derivatives of torques, forces and velocity are finite; `task` is not checked.
         limited: True if a contact force of stage II lies on a face of its cone.
         optimum: The optimality conditions of stage II (`Optimum`), bound; meaningless without stage II.
     """

@@ -141,6 +141,8 @@ def _make_rigid(visited: Bound, feet: Integers, raw: Array, slope: Array) -> Non
 def projection(bound: Bound, visited: Bound, joints: Bound, b: Array, slope: Array, d: Array) -> tuple[Array, Array]:
     """Return the derivative of the projected joint velocities, shape (a, P), and the relative error of its equations.
 
+    If the controller does not project, or there is no contact, the derivative is `slope`.
+
     Args:
         bound: The `Machine`.
         visited: The `Site`.

@@ -232,7 +232,7 @@ def least_squares(A: Array, right: Array) -> Array:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def fit(A: Array, right: Array) -> tuple[Array, float]:
-    """Return the shortest solution of ``A x = right``, a vector, and the relative error of these equations."""
+    """Return the shortest least-squares solution of ``A x = right``, and the relative error of these equations."""
     y, count = right.copy().reshape(-1, 1), A.shape[1]
     R, order = _staircase(A.copy(), y, RANK * column_length(A))
     x, rank = np.zeros(count), R.shape[0]

@@ -43,6 +43,8 @@ def used_edges(cone: int) -> Booleans:
 def _face(cone: int, y: Array, mu: float, scale: float) -> tuple[Array, Array, float]:
     """Return directions of the face of a cone that contains y, their derivative by μ, and the distance to other faces.
 
+    At the apex of a friction cone there are no directions, and the distance is inf.
+
     Args:
         cone: Edges as in `idcontrol.models.reduced`.
         y: Impulse, shape (3,) [N s].
@@ -219,7 +221,7 @@ class Shared(NamedTuple):
 def torque_unit(visited: Bound, solved: Bound, slope: bool) -> tuple[float, Array]:
     """Return the mean of diag(LτᵀLτ), the unit of the weights of impulses, and its derivative, shape (P,).
 
-    Lτ maps contact impulses to motor impulses.
+    Lτ maps contact impulses to motor impulses. If it is zero, the unit is 1 and its derivative zero.
 
     Args:
         visited: The `Site`.
