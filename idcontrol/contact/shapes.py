@@ -162,7 +162,11 @@ def _cylinder(radius: float, half_length: float) -> Shape:
 
 
 def _hull(points: Array, name: str) -> Shape:
-    """Return corners and faces of the convex hull; triangles in one plane are one face."""
+    """Return corners and faces of the convex hull; triangles in one plane are one face.
+
+    Raises:
+        InputError: The points have no volume or are not finite.
+    """
     from scipy.spatial import ConvexHull, QhullError  # imported late, as most robots have no meshes in contact
 
     try:

@@ -251,7 +251,8 @@ class SphereContacts:
     def slip(self, v: Array) -> Array:
         """Return the tangential speed of every contact point at the last `detect`, shape (k,) [m/s].
 
-        The robot's velocity `v`, shape (m,), is in the order of `System.order`. The next call overwrites the result.
+        The speed is relative to the world, also on a surface that moves. The robot's velocity `v`, shape (m,), is in
+        the order of `System.order`. The next call overwrites the result.
         """
         _slip_speed(self.system.jacobian, self.system.support, self.joint, self.point, self.axes, v, self._slip)
         return self._slip
