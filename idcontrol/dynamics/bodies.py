@@ -3,8 +3,8 @@
 A body's velocity is the linear velocity of its centre of mass, then its angular velocity, both in world axes. In these
 coordinates there is no gyroscopic term, and only impulses change the linear momentum and the angular momentum about the
 centre of mass. `advance` turns the body by ``exp(h ω)`` and computes the angular velocity with the same angular
-momentum in the new pose. Without contact both momenta are conserved to rounding for any step. Energy is conserved to
-first order in h.
+momentum in the new pose. Without external forces both momenta are conserved to rounding for any step. Energy is
+conserved to first order in h.
 """
 
 from __future__ import annotations

@@ -469,7 +469,7 @@ def _place(tree: Tree, q: Array, bodies: Bodies) -> None:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _weigh(tree: Tree, bodies: Bodies) -> None:
-    """Write each body's inertia in world axes about the point of reference."""
+    """Write each body's inertia in world axes about the origin of the first joint."""
     hanging = bodies.hanging
     for j in range(tree.kind.shape[0]):
         mass, R, own, S = tree.mass[j], bodies.R[j], tree.inertia[j], bodies.inertia[j]

@@ -246,7 +246,7 @@ def _checked(limits: ActuatorLimits, a: int) -> ActuatorLimits:
     """Copy limits of `a` joints.
 
     Raises:
-        InputError: The number of limits is wrong, a range is empty, a speed or torque rate is not positive, or
+        InputError: The number of limits is wrong, a range is empty, a speed or torque rate is not positive, or a finite
             `no_load` is not above `speed`.
     """
     checked = ActuatorLimits(*(np.array(limit, dtype=np.float64) for limit in limits))
