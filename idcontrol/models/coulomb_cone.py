@@ -12,8 +12,8 @@ or in one line K_μ ∋ f ⊥ u + μ |u_T| e_N ∈ K_μ*, the bipotential of De 
 (Alart & Curnier 1991). The residual of these equations decides whether a step is solved. The velocity is u = c + ρρᵀf
 (`idcontrol.models.whitened`). Newton's method on the equations solves a few linear systems over the contacts with an
 impulse. After a failure it restarts from compliant ground and from other contact modes or, with more than `FEW`
-contacts, from results of alternating directions; then from solutions of the friction LCP, and from solutions with more
-friction, which is then reduced.
+contacts, from results of alternating directions. If that fails, too, it restarts from solutions of the friction LCP,
+and from solutions with more friction, which is then reduced.
 
 Trinkle et al. 1997 use the same law; `idcontrol.models.coulomb` inscribes a diamond in each cone instead. As in that
 model, contacts with μ = inf do not slip while they have a normal impulse.

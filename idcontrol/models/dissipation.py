@@ -188,7 +188,8 @@ def _off_the_ground(
 
     Only contacts with finite friction above zero are judged. Speeds are relative to the contact's normal velocity at
     zero impulse plus its change by impulses. The conditions of the edges determine the normal velocity only to within μ
-    `TOLERANCE` times the slip, so they are not enough. Arguments are as in `edge_lcp_kernel`; y = ρᵀf.
+    `TOLERANCE` times the slip, so they are not enough. The result is inf if a speed is not finite. Arguments are as in
+    `edge_lcp_kernel`; y = ρᵀf.
     """
     n, worst = mu.shape[0], 0.0
     for i in range(n):
@@ -349,11 +350,11 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     """Solve stage I for one step.
 
     A solution exists, forward and inverse, unless the prescribed joint velocities contradict the contacts. Without a
-    solution the status is FALLBACK with zero impulses, and the note is `SQUEEZE`, or `JAM` if some velocities keep the
-    contacts apart but none satisfies all edges; other notes name a failure of the solver (`StepSolution.note`). The
-    status is REPAIRED if a contact with infinite friction would lift off if it stuck and press if it slipped; it then
-    sticks without normal force (`idcontrol.models.sticking`). The status is also REPAIRED, with the note `INEXACT`, if
-    a contact violates its law by more than the tolerance.
+    solution the status is FALLBACK with zero impulses. The note is then `JAM` if some velocities keep the contacts
+    apart but none satisfies all edges, and otherwise `SQUEEZE`; other notes name a failure of the solver
+    (`StepSolution.note`). The status is REPAIRED if a contact with infinite friction would lift off if it stuck and
+    press if it slipped; it then sticks without normal force (`idcontrol.models.sticking`). The status is also REPAIRED,
+    with the note `INEXACT`, if a contact violates its law by more than the tolerance.
 
     Args:
         problem: The step.

@@ -519,7 +519,7 @@ def drags(w: Whitened, cones: Cones, y: Array, arena: Arena) -> bool:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _slides(w: Whitened, v_tol: float, x: Array, y: Array) -> bool:  # pragma: no cover - compiled
-    """True if a contact with an impulse slides faster than v_tol [m/s], or faster than rounding if v_tol is zero.
+    """True if a contact with a normal impulse slides faster than v_tol [m/s] and than rounding explains.
 
     Args:
         w: The whitened problem, with its rounding bounds if v_tol is zero (`whitened.uncertain`).

@@ -28,7 +28,8 @@ class ForwardProblem(NamedTuple):
     """A step that a contact model solves forward.
 
     Attributes:
-        w: The whitened problem; its constants c are relative to the surfaces, with φ/h added on normals.
+        w: The whitened problem; its constants c are relative to the surfaces, with φ/h (at least -`PUSH_OUT_SPEED`)
+            added on normals.
         mu: Friction coefficients, shape (n,).
         active: Bit set of each contact's active rows, in and out, shape (n,).
     """
@@ -73,7 +74,10 @@ def _finite_friction(mu: Array) -> bool:
 @linked
 @njit(cache=True, error_model="numpy")
 def coulomb(problem: ForwardProblem, f: Array, arena: Arena) -> tuple[bool, int, float]:
-    """Attempt the step by `idcontrol.models.coulomb`; return True if it is solved, pivots, and residual."""
+    """Attempt the step by `idcontrol.models.coulomb`; return True if it is solved, pivots, and residual.
+
+    More than `MOST_CONTACTS` contacts, or infinite friction, are not attempted: the result is then False, 0, inf.
+    """
     mu = problem.mu
     if mu.shape[0] > MOST_CONTACTS or not _finite_friction(mu):
         return False, 0, np.inf
@@ -85,7 +89,10 @@ def coulomb(problem: ForwardProblem, f: Array, arena: Arena) -> tuple[bool, int,
 
 @njit(cache=True, error_model="numpy")
 def cone(problem: ForwardProblem, f: Array, arena: Arena) -> tuple[bool, int, float]:
-    """Attempt the step by `idcontrol.models.coulomb_cone`; return (True if solved, Newton steps, residual)."""
+    """Attempt the step by `idcontrol.models.coulomb_cone`; return True if it is solved, Newton steps, and residual.
+
+    More than `MOST_CONTACTS` contacts, or infinite friction, are not attempted: the result is then False, 0, inf.
+    """
     mu = problem.mu
     if mu.shape[0] > MOST_CONTACTS or not _finite_friction(mu):
         return False, 0, np.inf
@@ -95,7 +102,10 @@ def cone(problem: ForwardProblem, f: Array, arena: Arena) -> tuple[bool, int, fl
 
 @njit(cache=True, error_model="numpy")
 def dissipation(problem: ForwardProblem, f: Array, arena: Arena) -> tuple[bool, int, float]:
-    """Attempt the step by `idcontrol.models.dissipation`; return (True if solved, pivots, residual)."""
+    """Attempt the step by `idcontrol.models.dissipation`; return True if it is solved, pivots, and residual.
+
+    Infinite friction is not attempted: the result is then False, 0, inf.
+    """
     if not _finite_friction(problem.mu):
         return False, 0, np.inf
     ending, pivots, residual = edge_lcp_kernel(

@@ -84,7 +84,11 @@ def _dot(a: Array, b: Array) -> float:  # pragma: no cover - compiled
 def _normal_lcp(
     rho: Array, r: Array, roundoff: Array, dual: bool, start: Integers, arena: Arena
 ) -> RowLcpAnswer:  # pragma: no cover - compiled
-    """Solve LCP(r, ρρᵀ) by the chosen method, or by Lemke's method if that fails; arguments as in `psd_lcp_kernel`."""
+    """Solve LCP(r, ρρᵀ) by the dual active set if `dual` is True, else by principal pivoting.
+
+    If that fails, at most `_LEMKE_ROWS` rows are solved by Lemke's method. The other arguments are as in
+    `psd_lcp_kernel`.
+    """
     n, k = rho.shape
     if dual:
         answer: RowLcpAnswer = project_kernel(rho, r, roundoff, arena)

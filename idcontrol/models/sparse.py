@@ -107,11 +107,13 @@ class SparseSolution:
         v_plus: Velocities at the end of the step, shape (t, d).
         impulses: Normal, first and second tangential impulse of each contact, on body A, shape (n, 3) [N s].
         contact_velocity: Velocity of A relative to B and to the surface, contact axes, shape (n, 3) [m/s].
-        status: SOLVED if the tolerance was reached; REPAIRED if the search ended earlier; FALLBACK if the input is not
-            finite. With FALLBACK, v⁺ is v* and the impulses are zero.
+        status: SOLVED if the search converged or the residual is small enough; REPAIRED otherwise; FALLBACK if the
+            input is not finite or an inertia is not positive definite. With FALLBACK, v⁺ is v* and the impulses are
+            zero.
         residual: Momentum error of the worst island (Castro, Permenter & Han 2022, eq. 24).
         iterations: Newton steps of the slowest island.
-        islands: Number of islands, i.e. sets of trees that are coupled by contacts.
+        islands: Number of islands, i.e. sets of trees that are coupled by contacts; 1 if the model solves all trees
+            together.
     """
 
     v_plus: Array

@@ -122,7 +122,11 @@ def solve_explicit(problem: StepProblem, v: Array, warm: WarmStart | None = None
 
 
 def _drag(problem: StepProblem) -> tuple[Integers, Integers, Array]:
-    """Return the tangent axis (1 or 2), contact and h μ_v of every row with drag."""
+    """Return the tangent axis (1 or 2), contact and h μ_v of every row with drag.
+
+    Raises:
+        InputError: A drag is not finite.
+    """
     contacts = problem.contacts
     if not np.isfinite(contacts.damping).all():
         raise InputError("viscous model: drag must be finite; use the model no_slip for contacts that never slip")

@@ -51,8 +51,8 @@ class Whitened(NamedTuple):
         v_free: v°, shape (m,).
         rows: Contact rows [N; S; T], then rigid bilateral rows, shape (3 n + e, m).
         rho: Whitened rows, shape (3 n + e, k).
-        c: ``rows v°`` minus the surface velocity, plus φ/h on normals, minus the targets of bilateral rows, shape
-            (3 n + e,) [m/s].
+        c: ``rows v°`` minus the surface velocity, plus φ/h (at least -`PUSH_OUT_SPEED`) on normals, minus the targets
+            of bilateral rows, shape (3 n + e,) [m/s].
         roundoff: Rounding bounds of c, shape (3 n + e,) [m/s].
     """
 

@@ -121,7 +121,8 @@ def _inverse_mass(M: Array, J: Array, arena: Arena) -> tuple[Array, float]:  # p
 
     The inverse mass is defined in `regularization`. The error is about ε times the largest ratio ``M_ii (M⁻¹)_ii``, a
     condition number of the inertia that does not depend on the units of the velocities. The ratio is at most e ∏ M_ii /
-    L_ii², and is computed only if this bound is too large.
+    L_ii², and is computed only if this bound is too large. Both results are NaN if the inertia is not positive
+    definite.
     """
     m, rows = M.shape[0], J.shape[0]
     L, rho = matrix(arena, m, m), matrix(arena, rows, m)
