@@ -32,8 +32,7 @@ from idcontrol.solvers.status import INACCURATE, INFEASIBLE, ITERATIONS, SOLVED,
 from idcontrol.types import Array, Integers
 
 FEASIBLE: Final = 1e-10
-"""Violation up to which a row is not added, relative to the row's scale, such as its constant: two digits below
-`TOLERANCE`."""
+"""Violation up to which a row counts as satisfied, relative to the row's scale, such as the size of its constant."""
 ROUNDING: Final = 1e-15
 """Violation that rounding causes, relative to |y|."""
 DEPENDENT: Final = 1e-20

@@ -330,8 +330,9 @@ class QpResult:
     Attributes:
         status: SOLVED, INFEASIBLE, ITERATIONS or INACCURATE (also if H is not positive definite).
         x: Minimizer, shape (k,); zeros if there is no minimizer.
-        multipliers: Multipliers u ≥ 0 of the inequalities, shape (p,): Hx + g = Aᵀu + Eᵀv.
-        equality_multipliers: Multipliers v of the equalities, shape (m,).
+        multipliers: Multipliers u ≥ 0 of the inequalities, shape (p,): Hx + g = Aᵀu + Eᵀv. Zeros if the status is
+            INFEASIBLE.
+        equality_multipliers: Multipliers v of the equalities, shape (m,). Zeros if the status is INFEASIBLE.
         active: Inequalities of the final active set.
         residual: Largest relative violation of the optimality conditions (`qp_residual`); inf if there is no answer.
         iterations: Number of rows added to the active set.

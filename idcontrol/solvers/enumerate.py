@@ -443,7 +443,7 @@ def _settle(search: _Search, node: _Node, limit: float, reach: Array, arena: Are
         arena: Arena for all arrays.
 
     Returns:
-        _CLOSED, _SOLUTION, _BRANCHES or _MOVED; the choice to branch on.
+        _CLOSED, _SOLUTION, _BRANCHES or _MOVED; the choice to branch on, -1 unless the first result is _BRANCHES.
     """
     rows, first, at = search.rows, search.first, mark(arena)
     n = first.size // CHOICES

@@ -250,7 +250,7 @@ def gram_residual(rho: Array, r: Array, roundoff: Array, z: Array, y: Array, w: 
         w: Result, shape (n,).
 
     Returns:
-        The largest `missed`; inf if anything is NaN.
+        The largest violation of a row (`missed`); inf if any value is NaN.
     """
     n, k = rho.shape
     for d in range(k):
@@ -313,7 +313,7 @@ def gram_residual_doubled(rho: Array, r: Array, roundoff: Array, z: Array, y: Ar
         arena: Arena for scratch, released on return.
 
     Returns:
-        The largest `missed`; inf if any value is NaN.
+        The largest violation of a row (`missed`); inf if any value is NaN.
     """
     n, k = rho.shape
     at = mark(arena)

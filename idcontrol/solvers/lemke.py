@@ -486,7 +486,7 @@ def balancing_scale(Q: Array) -> Array:
 
 
 def _checked(Q: Array, r: Array, scale: Array | None) -> tuple[Array, Array, Array]:
-    """Return the problem as contiguous float64; raise InputError if shapes do not fit or a factor is not positive."""
+    """Return the problem as contiguous float64; raise InputError if shapes do not fit or `scale` is not positive."""
     Q = np.ascontiguousarray(Q, dtype=np.float64)
     r = np.ascontiguousarray(r, dtype=np.float64)
     scale = balancing_scale(Q) if scale is None else np.ascontiguousarray(scale, dtype=np.float64)

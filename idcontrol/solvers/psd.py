@@ -1,4 +1,4 @@
-"""LCP(r, ρρᵀ) by the first method that works; frictionless contact problems have this form, and convex pyramid models.
+"""LCP(r, ρρᵀ) by the first method that works; frictionless contact problems and convex pyramid models have this form.
 
 math.md, section 4.4, compares the methods.
 """

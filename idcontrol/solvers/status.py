@@ -10,7 +10,7 @@ class SolverStatus(enum.IntEnum):
     """Outcome of a solver. Kernels return the plain number."""
 
     SOLVED = 0
-    """The residual was computed and is below `TOLERANCE`."""
+    """The residual was computed and is at most `TOLERANCE`."""
     INFEASIBLE = 1
     """No solution exists; the certificate proves it."""
     RAY = 2
