@@ -76,8 +76,8 @@ class GroundSettings:
     Attributes:
         drag_n_s_m: Viscous friction of each contact, for `viscous` and for `penalty` with viscous friction.
         restitution: Share of the impulses that an impact returns, 0 (plastic) to 1 (`idcontrol.models.restitution`).
-            `penalty` and `mujoco` ignore it: their springs rebound. `constraint` and `sap` reject it together with a
-            stiffness.
+            `pybullet` returns this share of the approach speed instead. `penalty` and `mujoco` ignore it: their springs
+            rebound. `constraint` and `sap` reject it together with a stiffness.
         stiffness_n_m: Stiffness of the ground under each contact, for `penalty`, `constraint` and `sap`. With null, the
             robot sinks by `idcontrol.plants.penalty.SINK_M` at rest in `penalty`, and the ground is nearly rigid in
             `constraint` (`idcontrol.models.constraint.STIFFNESS`) and `sap` (`idcontrol.models.sap.regularization`).

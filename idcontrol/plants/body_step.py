@@ -34,7 +34,10 @@ Ended: TypeAlias = tuple[int, int, float, int]
 """Outcome of SAP, iterations, residual and number of islands, as returned by `solve_all`."""
 
 MARGIN = 1e-3
-"""Contacts are listed if their gap is below this, plus the motion of the bodies within the step [m]."""
+"""Contacts are listed if their gap is below this plus the motion of the bodies within the step [m].
+
+Half of this applies to contacts with the world.
+"""
 
 FASTEST = 3e8
 """Limit of each component of a body's velocity [m/s, rad/s]: the speed of light.
@@ -66,7 +69,10 @@ class World(NamedTuple):
 
 
 class StepResult(NamedTuple):
-    """Result of a step: contacts, a record that matches them with later contacts, problem and solution."""
+    """Result of a step: contacts, a record that matches them with later contacts, problem and solution.
+
+    `carried` are the impulses of the same contacts in the previous step, zero for new contacts: the search began there.
+    """
 
     contacts: BodyArrays
     tracked: Tracked

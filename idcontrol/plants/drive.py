@@ -137,6 +137,7 @@ class Driven:
 
         Raises:
             InputError: The plant refuses the torques, or `dt` is not positive or too long.
+            Diverged: The motion is out of bounds.
         """
         if command.ndim == 1 and self._motors is None:
             self._state, self.torque = self._plant.step(command, dt), command

@@ -1,4 +1,4 @@
-r"""Free flight that conserves momenta to rounding.
+r"""Free flight in which only weight changes the momenta, to rounding.
 
 A step in contact uses the gyroscopic terms at its beginning. In the air, such steps of 1 ms would let a box at 20 rad/s
 gain 2 % of its energy and lose 1 % of its angular momentum within a second. But in the air the momenta of a robot are
@@ -68,7 +68,7 @@ def untouched(system: System, contacts: Contacts, impulses: Array) -> Integers:
 
 
 def fly(system: System, q: Array, v: Array, v_plus: Array, h: float, flying: Integers) -> tuple[Array, Array]:
-    """Run `System.advance` for a robot, except for the free-flyers in `flying`, which conserve their momenta.
+    """Run `System.advance` for a robot, except for the free-flyers in `flying`: only weight changes their momenta.
 
     Args:
         system: The robot, updated at q and v.

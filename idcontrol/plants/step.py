@@ -52,7 +52,7 @@ class PlantResult(NamedTuple):
 
 
 class PlantMachine(NamedTuple):
-    """Data that is constant from step to step; terms as in `idcontrol.dynamics.system.System`."""
+    """Arrays that every step reads or writes; terms as in `idcontrol.dynamics.system.System`."""
 
     arena: Arena
     M: Array

@@ -57,8 +57,8 @@ class Stepping:
     With a compiled step, a substep of a robot on its feet is usually one call (`idcontrol.plants.step.substep`).
 
     Attributes:
-        solved, repaired, fallback: Number of substeps with this outcome.
-        residual_max: Largest relative complementarity residual of all substeps.
+        solved, repaired, fallback: Number of substeps with this outcome since the last `reset`.
+        residual_max: Largest relative complementarity residual of these substeps.
     """
 
     def __init__(
@@ -333,7 +333,10 @@ ENDLESS_NM: Final = 1e200
 DRAWS: Final = 20
 """Number of substeps in each of the two loops of `Stepping.warm`."""
 FASTEST_M_S: Final = 3.0
-"""Bound on the standard deviation of the velocities in `Stepping.warm` [m/s, rad/s]: contacts close, slip and open."""
+"""Bound on the standard deviation of the velocities in `Stepping.warm` [m/s, rad/s].
+
+Contacts close, slip and open at these velocities.
+"""
 
 _NO_MULTIPLIERS: Array = np.zeros(0)
 

@@ -34,7 +34,10 @@ from idcontrol.models.sparse import WORLD, SparseProblem, SparseSolution
 from idcontrol.types import Array, Booleans, Integers
 
 MARGIN = 1e-3
-"""Contacts are listed if their gap is below this, plus the motion of the parts within the step [m]."""
+"""Contacts are listed if their gap is below this plus the motion of the parts within the step [m].
+
+Half of this applies to contacts with the world.
+"""
 
 HAND_SPEED = 0.5
 """Contacts of a link are listed in time if the link is not faster than this [m/s]."""
@@ -154,14 +157,15 @@ class Trees:
         """Prepare the scene.
 
         Args:
-            machines: Machines fixed to the world, whose joints have one velocity each.
+            machines: Machines fixed to the world, whose joints have one position and one velocity each.
             bodies: Free bodies.
             parts: Shapes of all machines, bodies and of the world.
             parameters: Parameters of SAP.
             gravity: Acceleration of gravity, along -z [m/s²].
 
         Raises:
-            InputError: A machine floats or has another kind of joint, or a part's tree does not exist.
+            InputError: A machine floats, a joint has more than one position or velocity, or a part's tree does not
+                exist.
         """
         if any(machine.n_unactuated or machine.model.nq != machine.model.nv for machine in machines):
             raise InputError("machines among bodies must be fixed to the world and have joints of one velocity each")
