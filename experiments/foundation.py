@@ -247,7 +247,7 @@ def _rate(t: float, y: Array, points: Array, K: float, B: float, load: float, ou
 def _runge_kutta(
     y: Array, t: float, h: float, steps: int, points: Array, K: float, B: float, load: float
 ) -> None:  # pragma: no cover - compiled
-    """Advance the state `y` in place."""
+    """Advance the state `y` in place by `steps` steps of length `h` [s] from the time `t` [s]."""
     a, b, c, d, at = np.empty(13), np.empty(13), np.empty(13), np.empty(13), np.empty(13)
     for step in range(steps):
         now = t + step * h

@@ -24,7 +24,7 @@ from idcontrol.kernels.jit import njit
 from idcontrol.types import Array
 
 UP_S, LOAD_S = 2.0, 0.5
-"""Duration of the longest path, and of loading or unloading the feet before or after it [s]."""
+"""Duration of the longest path; duration of loading the feet before it, or of unloading them after it [s]."""
 LEAST_S = 0.3
 """Minimum duration of a path [s]."""
 MIX_S = 0.1

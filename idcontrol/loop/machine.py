@@ -34,11 +34,11 @@ WATCHDOG: Final = Policy(damp_s=3.0)
 """Policy of a machine: it brakes for at most 3 s. A standing robot sinks to the ground within half a second of
 braking."""
 COURSE = ("t", "mode", "faults", "silence_us", "step_us", "late_us", "missed")
-"""Channels of one number each about a tick of the machine, adjacent in a row."""
+"""Scalar channels about a tick of the machine, adjacent in a row."""
 
 
 def channels(wire: Format) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the channels that record a tick of the machine: its true state, torques and faults."""
+    """Return the shapes of the channels that record a tick of the machine: true state, torques, forces and faults."""
     return {
         **dict.fromkeys(COURSE, ()),
         "q": (wire.nq,),

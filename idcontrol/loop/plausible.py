@@ -21,7 +21,8 @@ SETTLE_S: Final = 0.02
 """Time constant with which differences between positions and integrated velocities decay [s]; it is longer than
 `LAG_S`."""
 LAG_S: Final = 0.005
-"""Lag of velocities that drives filter [s]: the integral lags by this time multiplied by the change of the velocity."""
+"""Lag of velocities that drives filter [s]. The integral of such a velocity lags behind the position by this time
+multiplied by the change of the velocity."""
 
 
 class Heard(NamedTuple):
@@ -72,9 +73,9 @@ def nothing(joints: int) -> Heard:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def widen(low: Array, high: Array, j: int, value: float, after: float) -> None:  # pragma: no cover - compiled
-    """Update the range of recent values j, from `low` to `high`, by the value after the time `after` [s].
+    """Update the range of recent values, ``low[j]`` to ``high[j]``, with `value`, the time `after` [s] after the last.
 
-    The ends approach the newest value with the time constant `SETTLE_S`. If `after` is NaN, the range is this value.
+    The ends approach `value` with the time constant `SETTLE_S`. If `after` is negative or NaN, both become `value`.
     """
     share = after / (after + SETTLE_S) if after >= 0.0 else 1.0
     low[j] = min(value, low[j] + share * (value - low[j]))
@@ -106,7 +107,7 @@ def travel(heard: Heard, circle: Booleans, q: Array, turned: Array) -> Array:  #
 
 @njit(cache=True, inner=True, error_model="numpy")
 def frozen(heard: Heard, trust: Trust, i: int, moved: float, v: float, after: float) -> bool:  # pragma: no cover
-    """Update `still` and `way` of coordinate i; True if it has stood still for longer than its velocity permits.
+    """Update `still`, `way` and `moving` of coordinate i; True if it stood still for longer than its velocity permits.
 
     Args:
         heard: The last plausible state.
@@ -192,7 +193,7 @@ def off_unit(quaternion: Array) -> float:  # pragma: no cover - compiled
 
 
 class Drives(NamedTuple):
-    """Torques that were sent to the drives and applied by them, and when joints stood still; arrays of shape (a,).
+    """Torques that were sent to the drives and applied by them, and how long joints stood still; arrays of shape (a,).
 
     The first three arrays are views of the loop's telemetry.
 
@@ -375,8 +376,8 @@ class Judge(NamedTuple):
     Attributes:
         floats: True if a configuration begins with a position and a quaternion.
         joints: The joints of the last state that was used.
-        heard: The last plausible state of the joints.
-        trust: Limits within which encoders are trusted.
+        heard: The last plausible state of the joints and the base's orientation.
+        trust: Limits within which encoders and the orientation are trusted.
         drives: Sent and applied torques.
         inertial: Time for which readings of the inertial sensor have been constant.
         bearable: Limits of drives and supply.

@@ -250,7 +250,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             positive value.
         tilt_rad: Largest angle of the base from upright.
         tracking: Largest distance of a joint from its reference [rad or m].
-        cut_s: Longest time for which the gate may cut torques, gains or targets in every tick.
+        cut_s: Longest time for which the gate may cut torques, gains or targets in every tick; cuts while the limits
+            grow (`power_ramp_s`) do not count.
         torque_share: Largest difference between a sent and an applied torque, as a share of the torque limit. A joint
             may not stand still while its torque changes by more than this and its reference by more than `frozen`.
         stop_button: Button of the machine's joystick that requests the end: the robot comes to rest and lies down.

@@ -29,7 +29,7 @@ COURSE = (
     "tick", "utc_s", "mode", "phase", "faults", "cut", "power", "machine_mode", "sequence", "machine_sequence", "echo",
     "missed", "period_us", "late_us", "age_us", "compute_us", "cpu_us", *(f"{part}_us" for part in PARTS), "switches",
 )  # fmt: skip
-"""Channels of one number each about the whole tick, adjacent in a row.
+"""Scalar channels about the whole tick, adjacent in a row.
 
 `utc_s` is the Unix time at which the tick began, NaN on a simulated clock; `phase` is `idcontrol.loop.life.Phase`.
 `power` is the share of the limits of torques and torque rates that the gate admitted. `sequence` is the number of the
@@ -38,7 +38,7 @@ the machine had accepted when it sent this state. `switches` is the number of ti
 away since the previous tick.
 """
 VERDICT = ("unreachable", "status", "residual", "clipped", "rate_off", "solved_by", "gap_nm", "step_us")
-"""Channels of one number each about the results of planner and controller, adjacent in a row."""
+"""Scalar channels about the results of planner and controller, adjacent in a row."""
 
 
 SENT = ("tau", "q", "v", "kp", "kd")
@@ -140,7 +140,7 @@ class Telemetry:
         self._cpu, self._mark = time.thread_time_ns(), time.perf_counter_ns()
 
     def lap(self, part: str) -> None:
-        """Add the wall time since the last lap to a part of the tick."""
+        """Add the wall time since `begin` or the last lap to a part of the tick."""
         now, before = time.perf_counter_ns(), self.spent[part]
         self.spent[part] = 1e-3 * (now - self._mark) + (0.0 if math.isnan(before) else before)
         self._mark = now

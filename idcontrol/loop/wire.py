@@ -131,7 +131,7 @@ class Datagram(msgspec.Struct, frozen=True):
         mode: Mode of the sender, a number of `idcontrol.loop.safety.Mode`.
         sequence: Sequence number of the datagram.
         stamp: Sending time on the sender's clock [ns].
-        echo: Sequence number of the last datagram that the sender had accepted from the receiver.
+        echo: Sequence number of the last datagram that the sender had accepted from the receiver; 0 before the first.
         values: Values of the datagram, shape (count,).
     """
 
@@ -303,7 +303,7 @@ class Health(NamedTuple):
 
     @property
     def axes(self) -> Array:
-        """Return the axes of the joystick, shape (4,), -1 to 1."""
+        """Return the axes of the joystick, shape (4,), -1 to 1; NaN without a joystick."""
         return self.operator[:AXES]
 
 

@@ -40,7 +40,7 @@ MOTION = ("q", "v", "q_des", "v_des", "a_des", "tau", "stance")
 OUTCOME = ("status", "residual", "clipped", "rate_off", "solved_by", "gap_nm")
 """Channels for the outcome of the controller's step, adjacent in a row."""
 COURSE = ("waypoints", "turning", "step_us", "plant_status", "plant_residual", "plant_regularization")
-"""Channels for the walk's progress and the outcome of the plant's step, adjacent in a row."""
+"""Channels for the walk's progress, the controller's time and the outcome of the plant's step, adjacent in a row."""
 POSTURE = ("feet", "gap", "slip", "base_tilt", "com")
 """Channels that depend on the state only."""
 
@@ -179,7 +179,7 @@ def record_walk(
         scene: Robot, ground and configuration.
         out: Folder of the record.
         meta: More facts about the run.
-        progress: Called with the completed share.
+        progress: Called with the completed share; with 1 at the end, also after a fall.
 
     Returns:
         The metrics of `idcontrol.record.metrics.locomotion`, the friction of plant and controller, the number of ticks
