@@ -14,7 +14,10 @@ from idcontrol.types import Array, Booleans, Reference, State
 ON_N, OFF_N = 5.0, 2.0
 """Normal forces above which contact begins, and below which it ends [N]; the hysteresis rejects noise of 1 N."""
 MARGIN_M = 1e-3
-"""Gap below which a foot counts as on the ground [m]."""
+"""Gap below which a foot in planned swing counts as on the ground [m]."""
+ERROR_M = 0.01
+"""Growth of its gap up to which a foot in planned stance counts as on the ground [m]; errors of 0.01 rad of encoders
+and attitude misplace a foot by that much."""
 
 
 class StanceSource(Protocol):
@@ -34,26 +37,40 @@ class Planned:
 
 
 class Geometry:
-    """Stance by the gap to the ground."""
+    """Stance by the gap to the ground.
+
+    A measured gap has the errors of encoders, attitude and map. If a foot wrongly counts as lifted, it gets no load,
+    and the robot sinks. So a foot in planned stance stands until its gap has grown by `ERROR_M`.
+    """
 
     def __init__(self, feet: SphereContacts) -> None:
         """Set the feet; each call updates their system and detects their contacts."""
         self._feet = feet
+        self._planned: Booleans = np.zeros(feet.n_feet, dtype=np.bool_)
+        self._landed = np.zeros(feet.n_feet)
 
     def __call__(self, state: State, reference: Reference) -> Booleans:
-        """Return True for each foot whose gap is below `MARGIN_M`, shape (n_feet,)."""
+        """Return True for each foot on the ground, shape (n_feet,).
+
+        A foot in planned stance is on the ground if its gap exceeds the gap at which its stance began, or zero, by less
+        than `ERROR_M`; another foot if its gap is below `MARGIN_M`.
+        """
         self._feet.system.update(state.q, state.v)
         self._feet.detect(0.0)
-        close: Booleans = self._feet.foot_gap < MARGIN_M
+        gap, planned = self._feet.foot_gap, reference.stance
+        self._landed = np.where(planned & ~self._planned, np.maximum(gap, 0.0), self._landed)
+        self._planned = planned
+        close: Booleans = gap < np.where(planned, self._landed + ERROR_M, MARGIN_M)
         return close
 
 
 class Touch:
     """Stance by force, with hysteresis.
 
-    For stance in a controller, use this rule only as one vote in `Fused`; with this rule alone, a trot is poor. A foot
-    that does not count as standing gets no load. So after each touchdown the foot's sensor reads zero for another
-    20 ms, until other feet lift and the robot sinks onto this foot.
+    A foot carries the load that the controller gives it. A foot that does not stand gets no load, so a reading of zero
+    is no evidence against the ground: if such a foot counted as lifted, it would never be loaded again. Force
+    therefore only adds feet that touch in planned swing. A foot that is loaded in the air moves at once, and this
+    motion shows that it is no contact (`idcontrol.controllers.stance.RESTING_M_S`).
     """
 
     def __init__(self, n_feet: int, on_n: float = ON_N, off_n: float = OFF_N) -> None:
@@ -69,8 +86,9 @@ class Touch:
         self._normal = np.zeros(n_feet)
 
     def __call__(self, state: State, reference: Reference) -> Booleans:
-        """Return True for each foot that touches according to ``state.forces``, shape (n_feet,), as `feel` does."""
-        return self.feel(state)
+        """Return True for each foot that touches (`feel`) or is in planned stance, shape (n_feet,)."""
+        stands: Booleans = self.feel(state) | reference.stance
+        return stands
 
     def feel(self, state: State) -> Booleans:
         """Return True for each foot that touches according to ``state.forces``, shape (n_feet,).
@@ -105,14 +123,21 @@ def sensed_stance(source: StanceSource) -> Callable[[State, Reference], Referenc
     A foot in planned swing does not count as standing if its planned height has grown since the last call. Without this
     rule, if a foot lifts late, a controller would hold it on the ground for the whole swing, and a trot by geometry
     alone would fall after two seconds. A descending foot counts as standing as soon as `source` says so.
+
+    `Reference.since_touchdown` counts from the moment at which the foot began to stand, also outside of the plan. The
+    controller then lets the foot land and ramps its load.
     """
     last: Array | None = None
+    began: Array | None = None  # -inf for feet that stand from the start, inf for feet in the air
 
     def replace_stance(state: State, reference: Reference) -> Reference:
-        nonlocal last
-        height = reference.feet[:, 2]
-        rising = np.zeros_like(reference.stance) if last is None else ~reference.stance & (height > last)
-        last = height.copy()
-        return structs.replace(reference, stance=source(state, reference) & ~rising).sealed()
+        nonlocal last, began
+        height, planned = reference.feet[:, 2], reference.stance
+        if last is None or began is None:
+            last, began = height, np.where(planned, -np.inf, np.inf)
+        stands = source(state, reference) & (planned | ~(height > last))
+        last, began = height.copy(), np.where(stands, np.minimum(began, state.t), np.inf)
+        since = np.where(stands, state.t - began, np.inf)
+        return structs.replace(reference, stance=stands, since_touchdown=since).sealed()
 
     return replace_stance

@@ -1,4 +1,4 @@
-"""Feet stand by plan, by geometry, by force, or by a majority of these."""
+"""Feet stand by plan, by geometry, by force, or by a majority of these; robots walk on these contacts."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.loop import launch
 from idcontrol.loop.launch import LoopSettings
-from idcontrol.scenes.walk import WalkConfig
+from idcontrol.scenes.walk import WalkConfig, WalkScene
 from idcontrol.sensing import Sensing
 from idcontrol.sensing.contacts import Fused, Geometry, Planned, Touch, sensed_stance
+from idcontrol.sensing.disturbance import BiasLevel
 from idcontrol.types import ContactForces, Reference, State
 from tests import scenes
 from tests.scenes import loops
@@ -50,14 +51,28 @@ def test_without_force_sensors_nothing_changes():
     assert touch.feel(State(t=0.0, q=np.zeros(0), v=np.zeros(0))).tolist() == [True, False]
 
 
-def test_geometry_marks_feet_within_a_millimetre_of_the_ground(quadruped):
+def links_at(heights):
+    """Return stance by geometry of `links`, and states at rest in its home pose, raised by `heights` [m]."""
     system = scenes.links()
     source = Geometry(SphereContacts(system, scenes.FEET, scenes.RADIUS, plane(), 0.8))
     q = scenes.home(system)
-    for height, stands in ((0.0, True), (0.9e-3, True), (1.1e-3, False)):
-        raised = q.copy()
-        raised[2] += height
-        assert source(State(t=0.0, q=raised, v=np.zeros(18)), STAND).tolist() == [stands] * 4
+    states = [State(t=0.0, q=q + height * np.eye(q.size)[2], v=np.zeros(18)) for height in heights]
+    return source, states
+
+
+SWING = structs.replace(STAND, stance=np.zeros(4, dtype=np.bool_))
+
+
+def test_geometry_marks_swinging_feet_within_a_millimetre_of_the_ground(quadruped):
+    source, states = links_at((0.0, 0.9e-3, 1.1e-3))
+    assert [source(state, SWING).tolist() for state in states] == [[True] * 4, [True] * 4, [False] * 4]
+
+
+def test_geometry_keeps_a_standing_foot_until_its_gap_has_grown_by_a_centimetre(quadruped):
+    source, (landed, *later) = links_at((4e-3, 13e-3, 15e-3))  # sensors misplace the ground by 4 mm
+    assert not source(landed, SWING).any()
+    assert source(landed, STAND).all()
+    assert [source(state, STAND).tolist() for state in later] == [[True] * 4, [False] * 4]
 
 
 @pytest.mark.parametrize("votes", list(itertools.product((False, True), repeat=3)))
@@ -66,10 +81,18 @@ def test_the_majority_decides(votes):
     assert Fused(sources)(felt([0.0]), STAND)[0] == (sum(votes) >= 2)
 
 
-def test_sensed_stance_replaces_only_the_planned_stance():
+def test_a_foot_in_planned_stance_stands_even_without_a_load():
+    # it gets a load only while it stands
     reference = sensed_stance(Touch(4))(felt([9.0, 0.0, 9.0, 0.0]), STAND)
-    assert reference.stance.tolist() == [True, False, True, False]
-    np.testing.assert_array_equal(reference.q, STAND.q)
+    assert reference.stance.all()
+
+
+def test_sensed_stance_replaces_only_stance_and_times_since_touchdown():
+    wanted = structs.replace(STAND, q=np.arange(12.0), stance=np.array([True, False, True, False]))
+    reference = sensed_stance(Touch(4))(felt([9.0, 9.0, 9.0, 0.0]), wanted)
+    assert reference.stance.tolist() == [True, True, True, False]
+    for name in ("q", "v", "a", "to_liftoff", "feet", "base_position"):
+        np.testing.assert_array_equal(getattr(reference, name), getattr(wanted, name))
     assert Planned()(felt([0.0]), STAND).all()
 
 
@@ -93,11 +116,51 @@ def test_a_foot_that_meets_the_ground_early_stands():
     assert met.stance.all()
 
 
+def test_the_time_since_touchdown_counts_from_the_sensed_touchdown():
+    stance, falling = sensed_stance(Touch(2)), structs.replace(STAND, feet=np.zeros((2, 3)))
+    swings = structs.replace(falling, stance=np.array([True, False]), since_touchdown=np.full(2, np.inf))
+    lands = structs.replace(falling, stance=np.ones(2, dtype=np.bool_), since_touchdown=np.array([np.inf, 0.0]))
+    seen = [
+        stance(structs.replace(felt([9.0, load]), t=t), reference).since_touchdown.tolist()
+        for t, load, reference in ((0.0, 0.0, swings), (0.01, 9.0, swings), (0.02, 9.0, swings), (0.03, 9.0, lands))
+    ]
+    assert seen == [[np.inf, since] for since in (np.inf, 0.0, 0.01, pytest.approx(0.02))]
+
+
+MEASURED = ("geometry", "sensed", "fused")
+BIASED = Sensing(bias=BiasLevel(encoder_rad=0.01, attitude_rad=0.01))
+
+
+def heights(config):
+    """Return the height of the base above its reference in each tick of a walk [m]."""
+    walk = WalkScene.of(config).simulated()
+    ticks = walk.ticks(round(config.duration_s / walk.period_s))
+    return np.array([tick.state.q[2] - tick.reference.base_position[2] for tick in ticks])
+
+
+@pytest.mark.parametrize("contacts", MEASURED)
+def test_the_base_does_not_sink_on_measured_contacts(contacts):
+    # a foot that is not loaded because it feels no load lets the base sink by 20 mm and more within a second
+    sensing = structs.replace(BIASED, contacts=contacts)
+    assert np.abs(heights(WalkConfig(duration_s=1.5, sensing=sensing))).max() < 2e-3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("contacts", MEASURED)
+@pytest.mark.parametrize("mu", [0.3, 0.8])
+@pytest.mark.parametrize("robot", ["links", "go1"])
+def test_ten_seconds_on_measured_contacts_keep_the_height_of_planned_contacts(robot, mu, contacts):
+    planned, measured = (
+        heights(WalkConfig(robot=robot, mu=mu, duration_s=10.0, sensing=structs.replace(BIASED, contacts=by)))
+        for by in ("planned", contacts)
+    )
+    assert np.abs(measured - planned).max() < 5e-3
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("contacts", ["planned", "geometry", "sensed", "fused"])
 def test_a_trot_completes_with_each_source_of_contacts(contacts, tmp_path):
     settings = LoopSettings(transport="inprocess", pacing="fast", sensing=Sensing(contacts=contacts))
     metrics = launch.run(loops.TARGET, WalkConfig(duration_s=3.0), settings, tmp_path / "run")
     assert metrics["completed"]
-    # a foot's sensor reads a force only once the robot has sunk onto the foot (`Touch`); meanwhile the joints deviate
-    assert metrics["q_err_rad"] < (0.05 if contacts == "sensed" else 0.005)
+    assert metrics["q_err_rad"] < 0.005

@@ -60,13 +60,13 @@ def test_estimated_base_ignores_the_plants_base():
 
 @pytest.mark.parametrize(
     ("contacts", "expected"),
-    [("geometry", [True] * 4), ("sensed", [False, True, False, False]), ("fused", [False, True, True, True])],
+    [("geometry", [True] * 4), ("sensed", [False, True, True, True]), ("fused", [False, True, True, True])],
 )
 def test_stance_follows_the_chosen_source(contacts, expected):
-    """All feet are at the ground, the sensor of one reads a force, three are planned; two of three votes decide."""
+    """All feet are at the ground, one sensor reads a force, two other feet are planned; two of three votes decide."""
     felt = ContactForces(identity=np.array([1]), force=np.array([[0, 0, 9.0]]), normal=np.array([[0, 0, 1.0]]))
     state = structs.replace(sensed(0.0).state, forces=felt)
-    plan = structs.replace(Reference.standing(np.zeros(12), 4), stance=np.array([False, True, True, True]))
+    plan = structs.replace(Reference.standing(np.zeros(12), 4), stance=np.array([False, False, True, True]))
     assert stance(Sensing(contacts=contacts), feet)(state, plan).stance.tolist() == expected
 
 
