@@ -178,24 +178,22 @@ def _rows(seen: _Spheres, velocity: Array, drift: Array, motion: MotionDerivativ
     changed, acceleration, fast = np.zeros(3), np.zeros(3), np.zeros(3)
     for i in range(n):
         joint, axes, p = seen.joint[i], seen.axes[i], seen.point[i]
+        moves = np.flatnonzero(motion.tree.support[joint])
         c = p + seen.radius[i] * axes[0]
         centre[:], speed[:], moved[:] = 0.0, 0.0, 0.0
-        for k in range(m):
-            if motion.tree.support[joint, k]:
-                moved[:, k] = J[:, k]
-                centre[:, k], speed[:, k] = J[:3, k], J[:3, k]
-                _turn(J[3:, k], c, centre[:, k], 1.0)
-                _turn(J[3:, k], p, speed[:, k], 1.0)
+        for k in moves:
+            moved[:, k] = J[:, k]
+            centre[:, k], speed[:, k] = J[:3, k], J[:3, k]
+            _turn(J[3:, k], c, centre[:, k], 1.0)
+            _turn(J[3:, k], p, speed[:, k], 1.0)
         for a in range(3):
             for x in range(3):
                 for y in range(3):
                     turned[i, a, x] += seen.tilt[i, a, x, y] * centre[y]
                 gap[i] += axes[0, x] * centre[x] if a == 0 else 0.0 * centre[x]
         point[:] = centre - seen.radius[i] * turned[i, 0]
-        for k in range(m):
-            if not motion.tree.support[joint, k]:
-                continue
-            for o in range(m):
+        for k in moves:
+            for o in moves:
                 changed[:] = motion.column_q[:3, k, o]
                 _turn(motion.column_q[3:, k, o], p, changed, 1.0)
                 _turn(J[3:, k], point[:, o], changed, 1.0)

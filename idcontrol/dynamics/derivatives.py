@@ -196,28 +196,109 @@ def inertia_times(tree: Tree, x: Array) -> Array:
     """
     V, h = _momenta(tree, x)
     m = x.shape[0]
-    out, u, g, f = np.zeros((m, m)), np.zeros(6), np.zeros(6), np.zeros(6)
+    out, u, g, momentum = np.zeros((m, m)), np.zeros((m, 6)), np.zeros(6), np.zeros(6)
+    for o in range(m):
+        _cross(tree.J[:, o], V[tree.parent[tree.owner[o]]], u[o])
     for o in range(m):
         own = tree.owner[o]
-        u[:], g[:] = 0.0, 0.0
-        _cross(tree.J[:, o], V[tree.parent[own]], u)
+        g[:], momentum[:] = 0.0, 0.0
         _push(tree.J[:, o], h[own], g)
         for y in range(6):
             for z in range(6):
-                g[y] -= tree.composite[own, y, z] * u[z]
+                g[y] -= tree.composite[own, y, z] * u[o, z]
+                momentum[y] += tree.composite[own, y, z] * tree.J[z, o]
         for k in range(m):
-            if tree.support[tree.owner[k], o]:  # o moves k
-                f[:] = 0.0
-                for y in range(6):
-                    for z in range(6):
-                        f[y] -= tree.composite[tree.owner[k], y, z] * u[z]
-            elif tree.support[own, k]:  # k moves o
-                f[:] = g
-            else:
+            if not tree.support[own, k]:
                 continue
+            # k moves o
+            other = tree.owner[k] != own
             for y in range(6):
-                out[k, o] += tree.J[y, k] * f[y]
+                out[o, k] -= momentum[y] * u[k, y]
+                if other:
+                    out[k, o] += tree.J[y, k] * g[y]
     return out
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _bend(inertia: Array, V: Array, h: Array, out: Array) -> None:
+    """Add ``(V ×*) I + (×* h) - I (V ×)`` to `out` (6, 6), for a body of velocity V and momentum ``h = I V``."""
+    for x, y, z in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
+        for k in range(6):
+            out[x, k] += V[y + 3] * inertia[z, k] - V[z + 3] * inertia[y, k]
+            out[x + 3, k] += V[y] * inertia[z, k] - V[z] * inertia[y, k]
+            out[x + 3, k] += V[y + 3] * inertia[z + 3, k] - V[z + 3] * inertia[y + 3, k]
+            # column x of (V ×): [ω × e, 0] for the linear part, [v × e, ω × e] for the angular part
+            out[k, x] -= inertia[k, y] * V[z + 3] - inertia[k, z] * V[y + 3]
+            out[k, x + 3] -= inertia[k, y] * V[z] - inertia[k, z] * V[y]
+            out[k, x + 3] -= inertia[k, y + 3] * V[z + 3] - inertia[k, z + 3] * V[y + 3]
+        out[x, 3 + y] += h[z]
+        out[x, 3 + z] -= h[y]
+        out[3 + x, y] += h[z]
+        out[3 + x, z] -= h[y]
+        out[3 + x, 3 + y] += h[z + 3]
+        out[3 + x, 3 + z] -= h[y + 3]
+
+
+@njit(cache=True, error_model="numpy")
+def force_slopes(tree: Tree, velocity: Array, acceleration: Array) -> tuple[Array, Array]:
+    """Return the derivatives of ``M a + c`` by q and v at constant spatial acceleration, shapes (m, m).
+
+    If velocity o moves a subtree, the velocity of the subtree in its own axes changes by ``V × J_o``, with the parent's
+    V, and its acceleration by ``A × J_o + V × (V × J_o)``.
+
+    Source: Singh, Russell & Wensing 2022, Efficient analytical derivatives of rigid-body dynamics using spatial vector
+    algebra.
+
+    Args:
+        tree: The robot.
+        velocity: Velocity of each body, shape (n_joints, 6).
+        acceleration: Spatial acceleration of each body minus that of gravity, shape (n_joints, 6).
+    """
+    (joints, m), J, composite = tree.support.shape, tree.J, tree.composite
+    bent, force, by_q, by_v = np.zeros((joints, 6, 6)), np.zeros((joints, 6)), np.zeros((m, m)), np.zeros((m, m))
+    # changes of velocity, of acceleration, and of acceleration with the velocity, for each column
+    turned, bends, both = np.zeros((m, 6)), np.zeros((m, 6)), np.zeros((m, 6))
+    h, of_q, of_v, lifted, bowed = np.zeros(6), np.zeros(6), np.zeros(6), np.zeros(6), np.zeros(6)
+    for j in range(1, joints):
+        h[:] = 0.0
+        for y in range(6):
+            for z in range(6):
+                h[y] += tree.inertia[j, y, z] * velocity[j, z]
+                force[j, y] += tree.inertia[j, y, z] * acceleration[j, z]
+        _push(velocity[j], h, force[j])
+        _bend(tree.inertia[j], velocity[j], h, bent[j])
+    for j in range(joints - 1, 0, -1):
+        bent[tree.parent[j]] += bent[j]
+        force[tree.parent[j]] += force[j]
+    for o in range(m):
+        before = tree.parent[tree.owner[o]]
+        _cross(velocity[before], J[:, o], turned[o])
+        _cross(acceleration[before], J[:, o], bends[o])
+        _cross(velocity[before], turned[o], bends[o])
+        _cross(velocity[tree.owner[o]], J[:, o], both[o])
+        both[o] += turned[o]
+    for o in range(m):
+        own = tree.owner[o]
+        of_q[:], of_v[:], lifted[:], bowed[:] = 0.0, 0.0, 0.0, 0.0
+        _push(J[:, o], force[own], of_q)
+        for y in range(6):
+            for z in range(6):
+                of_q[y] += composite[own, y, z] * bends[o, z] + bent[own, y, z] * turned[o, z]
+                of_v[y] += composite[own, y, z] * both[o, z] + bent[own, y, z] * J[z, o]
+                lifted[z] += composite[own, y, z] * J[y, o]
+                bowed[z] += bent[own, y, z] * J[y, o]
+        for k in range(m):
+            if not tree.support[own, k]:
+                continue
+            # k moves o
+            other = tree.owner[k] != own
+            for y in range(6):
+                by_q[o, k] += lifted[y] * bends[k, y] + bowed[y] * turned[k, y]
+                by_v[o, k] += lifted[y] * both[k, y] + bowed[y] * J[y, k]
+                if other:
+                    by_q[k, o] += J[y, k] * of_q[y]
+                    by_v[k, o] += J[y, k] * of_v[y]
+    return by_q, by_v
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -333,8 +414,8 @@ def _motions(tree: Tree, velocity: Array, v: Array, free: Booleans, turn: Array,
         for o in range(m):
             if tree.support[j, o]:
                 _cross(after, J[:, o], drift_v[j, :, o])
+                _cross(after, velocity_q[j, :, o], drift_q[j, :, o])
             if tree.support[parent, o]:
                 _cross(before, J[:, o], drift_v[j, :, o])
-            _cross(after, velocity_q[j, :, o], drift_q[j, :, o])
-            _cross(before, velocity_q[parent, :, o], drift_q[j, :, o])
+                _cross(before, velocity_q[parent, :, o], drift_q[j, :, o])
     return MotionDerivatives(column, velocity_q, drift_q, drift_v, tree)

@@ -7,6 +7,7 @@ in the list of that module.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -15,12 +16,12 @@ import pinocchio as pin
 from idcontrol.contact.contacts import Contacts
 from idcontrol.contact.sensitivity import row_derivatives
 from idcontrol.contact.spheres import SphereContacts
-from idcontrol.controllers.gradient.chain import distances, in_users_columns, turned, world_forces
+from idcontrol.controllers.gradient.chain import distances, turned, world_forces
 from idcontrol.controllers.gradient.choice import support
 from idcontrol.controllers.gradient.equations import Terms, least_squares
 from idcontrol.controllers.gradient.impulses import raw_impulses
 from idcontrol.controllers.gradient.motion import NO_SLIP, ROLES, Motion, Moved, Sources, Yielding, motion
-from idcontrol.controllers.gradient.result import EXPLAINED, SINGULAR, Active, Linearization, Margin
+from idcontrol.controllers.gradient.result import EXPLAINED, SINGULAR, Active, Linearization, Margin, Part
 from idcontrol.dynamics.derivatives import inverse_dynamics, motions, skew, turn_by
 from idcontrol.dynamics.system import System
 from idcontrol.kernels.placements import placement_views
@@ -71,7 +72,7 @@ def linearized(system: System, spheres: SphereContacts, step: Stepped) -> Linear
     target[:n] -= np.maximum(contacts.gap / h, -PUSH_OUT_SPEED)
     kappa = h * system.bias - system.M @ v
     kappa[m - a :] -= h * step.tau
-    terms = Terms(system.M.copy(), contacts.jacobian.copy(), rows.jacobian, ends)
+    terms = Terms(system.M.copy(), contacts.jacobian.copy(), rows.jacobian, np.ones((n, m), dtype=np.bool_), ends)
     rest = terms.J @ least_squares(terms.M, -kappa[:, None])[:, 0] - target
     kept = support(step.law, contacts.mu, np.zeros(n, dtype=np.int64), step.f)
     rigid = Yielding(np.zeros(3 * n), np.zeros((3 * n, ends[-1])))
@@ -79,7 +80,8 @@ def linearized(system: System, spheres: SphereContacts, step: Stepped) -> Linear
     moved = motion(terms, step.law, at, Sources(np.zeros((0, ends[-1])), d, p, rigid))
     f_slope, unexplained = raw_impulses(terms, at.free, step.f, moved, kept)
     force, force_slope = world_forces(contacts.axes, rows.axes, step.f, f_slope)
-    back, order = np.argsort(system.order), system.order
+    back = np.argsort(system.order)
+    users = np.concatenate((back, m + back, np.arange(2 * m, ends[-1])))  # columns in Pinocchio's layout
     v_next, v_slope = turned(system.flyer_rows, h, step.v_plus, moved.slope)
     u = terms.J @ step.v_plus - target
     room, speed = distances(step.law, moved.roles, contacts.mu, u, step.f, kept, 0.0)
@@ -91,15 +93,16 @@ def linearized(system: System, spheres: SphereContacts, step: Stepped) -> Linear
         v_next=v_next[back],
         task=np.zeros(0),
         active=Active(tuple(ROLES[kind] for kind in moved.roles.kind), ("free",) * a),
-        margin=Margin(room / h, speed, np.inf, np.inf),
+        room=partial(Margin, room / h, speed, np.inf, np.inf),
         reason=_reason(moved, unexplained, v_slope),
         error=dict(zip(BY, error[: len(BY)].tolist(), strict=True)),
         slopes={
-            "force": in_users_columns(order, force_slope / h),
-            "v_next": in_users_columns(order, v_slope[back]),
-            "q_next": _configuration(system, step, in_users_columns(order, moved.slope[back])),
+            "force": force_slope[:, users] / h,
+            "v_next": v_slope[back][:, users],
+            "q_next": _configuration(system, step, moved.slope[back][:, users]),
         },
-        columns=dict(zip(BY, map(slice, [0, *ends[:-1].tolist()], ends.tolist()), strict=True)),
+        sizes=dict(zip(BY, (m, m, a, n), strict=True)),
+        parts={by: (Part(0, slice(end - size, end)),) for by, size, end in zip(BY, (m, m, a, n), ends, strict=True)},
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 from idcontrol.contact.sensitivity import row_derivatives
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import height_map, plane
-from idcontrol.dynamics.derivatives import energies, inertia_times, inverse_dynamics, motions
+from idcontrol.dynamics.derivatives import energies, force_slopes, inertia_times, inverse_dynamics, motions, turning
 from idcontrol.dynamics.system import System
 from idcontrol.kernels.placements import placement_views
 from tests import scenes
@@ -60,6 +60,19 @@ def test_inverse_dynamics_and_motion_have_their_derivatives(moving, by):
     agrees(by_q if by == "q" else by_v, force)
     agrees(motion.velocity_q if by == "q" else system.jacobian[None] * system.support[:, None], velocity)
     agrees(motion.drift_q if by == "q" else motion.drift_v, drift)
+
+
+def test_derivatives_of_forces_agree_with_pinocchio(moving):
+    system, q, v = moving
+    a = np.linspace(-3.0, 5.0, 18)
+    system.update(q, system.to_pinocchio(v))
+    tree = motions(system, placement_views(system.data.oMi), v).tree
+    acceleration = system.motion.drift + (tree.support * a) @ tree.J.T
+    acceleration[:, :3] -= system.model.gravity.linear
+    by_q, by_v = force_slopes(tree, system.motion.velocity, acceleration)
+    by_v -= system.M @ turning(system.flyer_rows, v)[1]
+    for derived, known in zip((by_q, by_v), inverse_dynamics(system, q, v, a), strict=True):
+        np.testing.assert_allclose(derived, known, rtol=0, atol=1e-13 * np.abs(known).max())
 
 
 def test_inertia_has_its_derivative(moving):

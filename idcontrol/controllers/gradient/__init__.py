@@ -1,9 +1,10 @@
 r"""Derivatives of a control step: implicit differentiation of the problems that the step solved.
 
 The step is a chain of small problems (`idcontrol.controllers.step`). Each is linearized at its solution, on the set of
-constraints that are active there, and the results are multiplied. The P parameters are the state, the reference, the
-desired accelerations of tasks, gains, torque limits, and friction. Derivatives have one column per parameter
-(`equations.Columns`).
+constraints that are active there, and the results are multiplied. The parameters are the state, the reference, the
+desired accelerations of tasks, gains, torque limits, and friction. Reference and gains act through few variables, such
+as the desired velocity of each joint. Derivatives have one column per variable (`equations.Columns`);
+`Linearization.jacobian` multiplies them by the derivatives of the variables.
 
 1. *demand* and *target*: differentiated directly.
 2. *projection*: ``min ½ |v_q - b|²_W`` subject to ``J v = d``: its optimality conditions are linear equations. With
@@ -23,7 +24,6 @@ Source: Amos & Kolter 2017, OptNet, section 3.
 from __future__ import annotations
 
 from functools import partial
-from itertools import accumulate
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -32,25 +32,27 @@ from idcontrol.contact.contacts import Contacts
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.controllers.gradient.chain import Slopes, Solution, derive
 from idcontrol.controllers.gradient.choice import choose, velocity_of, yielding_of
-from idcontrol.controllers.gradient.demand import Force
-from idcontrol.controllers.gradient.equations import BY, least_squares
+from idcontrol.controllers.gradient.equations import BLOCKS, Columns, least_squares
 from idcontrol.controllers.gradient.impulses import smallest_multiplier
 from idcontrol.controllers.gradient.motion import PART, ROLES
-from idcontrol.controllers.gradient.result import EXPLAINED, SINGULAR, Active, Linearization, Margin
-from idcontrol.controllers.gradient.site import NO_ERRORS, Solved, visit
+from idcontrol.controllers.gradient.result import EXPLAINED, SINGULAR, Active, Linearization, Margin, Part
+from idcontrol.controllers.gradient.site import NO_ERRORS, Loads, Solved, visit
 from idcontrol.controllers.gradient.tasks import task_demand
 from idcontrol.controllers.schemes import Scheme
 from idcontrol.controllers.step import COARSE, SLIPS, SOLVED, Machine
-from idcontrol.dynamics.derivatives import bodies_of, inverse_dynamics
+from idcontrol.dynamics.derivatives import bodies_of
 from idcontrol.dynamics.system import System
 from idcontrol.kernels.bound import Bound, bind, unbind
-from idcontrol.types import Array
+from idcontrol.types import Array, Integers
 
 __all__ = ["Active", "Linearization", "Margin", "Place", "Solved", "Taken", "linearized", "place"]
 
 JOINTS: Final = ("free", "bound", "released")
 """Names of the states of joints in `Slopes.joints`."""
-TOGETHER: Final = [k for k, name in enumerate((*BY, "friction of all contacts")) if name != "mu"]
+BY: Final = {"q": "q", "v": "v", "reference": "demand held friction", "task": "task", "gains": "demand held",
+    "limits": "limits", "mu": "mu"}  # fmt: skip
+"""Names of the parameters, with the variables (`Columns`) through which each acts."""
+TOGETHER: Final = [k for k in range(BLOCKS) if k != Columns._fields.index("mu")]
 """Indices of the errors of equations that must be small. Forces may jump with the friction of a single contact, so its
 error is not among them (`Linearization.error`)."""
 NONE: Final = np.zeros((0, 0))
@@ -63,16 +65,18 @@ class Place(NamedTuple):
         system: The robot.
         spheres: Detector of its contacts.
         bodies: Its constants (`Bodies`), bound.
+        back: Index of each velocity of Pinocchio's layout in the system's order, shape (m,).
     """
 
     system: System
     spheres: SphereContacts
     bodies: Bound
+    back: Integers
 
 
 def place(system: System, spheres: SphereContacts) -> Place:
     """Return the robot of a controller."""
-    return Place(system, spheres, bind(bodies_of(system)))
+    return Place(system, spheres, bind(bodies_of(system)), np.argsort(system.order))
 
 
 class Taken(NamedTuple):
@@ -111,11 +115,7 @@ def linearized(scheme: Scheme, at: Place, step: Taken) -> Linearization:
         reason = "the motion does not follow from its active set"
     elif not (slopes.error[TOGETHER] <= EXPLAINED).all():
         reason = "contact forces are not unique, and their choice has no derivative; v_next has one"
-    h, (force, speed, torque), multiplier = step.machine.h, slopes.distances.tolist(), np.inf
-    if slopes.limited:
-        last = unbind(step.solved.step)
-        optimum = unbind(slopes.optimum)
-        multiplier = smallest_multiplier(last.contacts.jacobian, solution.chosen.cone, last.cones.mu, optimum)
+    errors = dict(zip(Columns._fields, slopes.error.tolist(), strict=True))
     return Linearization(
         identity=slopes.identity,
         tau=solution.tau,
@@ -125,12 +125,20 @@ def linearized(scheme: Scheme, at: Place, step: Taken) -> Linearization:
         active=Active(
             tuple([ROLES[k] for k in slopes.kinds.tolist()]), tuple([JOINTS[k] for k in slopes.joints.tolist()])
         ),
-        margin=Margin(force / h, speed, torque / h, multiplier),
+        room=partial(_margin, slopes, step.machine.h),
         reason=reason,
-        error=dict(zip(BY, slopes.error[:-1].tolist(), strict=True)),
+        error={by: max([errors[name] for name in names.split()]) for by, names in BY.items()},
         slopes={"tau": slopes.tau, "force": slopes.force_slope, "v_next": slopes.v_slope, "task": slopes.task},
-        columns=_columns(at.system, missed.size, slopes.kinds.size),
+        sizes=_sizes(at.system, missed.size, slopes.kinds.size),
+        parts=_parts(slopes, at.back),
     )
+
+
+def _margin(slopes: Slopes, h: float) -> Margin:
+    """Return the margin of a step of length h."""
+    force, speed, torque = slopes.distances.tolist()
+    multiplier = smallest_multiplier(*unbind(slopes.limits)) if slopes.limited else np.inf
+    return Margin(force / h, speed, torque / h, multiplier)
 
 
 def _slopes(scheme: Scheme, at: Place, step: Taken) -> tuple[Solution, Slopes, Array]:
@@ -140,34 +148,52 @@ def _slopes(scheme: Scheme, at: Place, step: Taken) -> tuple[Solution, Slopes, A
         LinAlgError: The equations of the step are singular.
     """
     machine, solved, system = step.machine, step.solved, at.system
-    site = visit(step.bound, at.bodies, at.spheres.bound, step.candidates.bound, solved.joints)
+    site = visit(
+        step.bound, at.bodies, at.spheres.bound, step.candidates.bound, solved.joints, _loads(system, step.load)
+    )
     yielding = yielding_of(scheme, site, solved.step)
     v_plus = velocity_of(solved.step, solved.f, solved.impulse, not yielding.D.any())
-    v = machine.inputs.v[system.order]
-    force = _force(system, machine, step.load, (v_plus - v) / machine.h)
     b, missed, task, error = NONE, np.zeros(0), NONE, NO_ERRORS
     if machine.tasks.targets.kind.size:
-        slopes_at = partial(_force, system, machine, step.load)
-        b, missed, task, error = task_demand(step.bound, site, solved.joints, slopes_at)
+        b, missed, task, error = task_demand(step.bound, site, solved.joints)
     chosen = choose(scheme, solved, v_plus, yielding)
-    solution = Solution(v_plus, solved.f, machine.result.tau.copy(), chosen, force, b, task, error)
+    solution = Solution(v_plus, solved.f, machine.result.tau.copy(), chosen, b, task, error)
     return solution, derive(step.bound, site, solved.joints, solved.step, bind(solution)), missed
 
 
-def _force(system: System, machine: Machine, load: Array, acceleration: Array) -> Force:
-    """Return the derivatives of the inverse dynamics at this acceleration, shape (m,)."""
-    q, v, motors = machine.inputs.q, machine.inputs.v[system.order], system.actuators
-    by_q, by_v = inverse_dynamics(system, q, v, acceleration)
-    bias = inverse_dynamics(system, q, v, np.zeros_like(v)) if load.any() else (NONE, NONE)
-    friction = (np.zeros(0), np.zeros(0)) if motors is None else (motors.damping, motors.friction)
-    return Force(by_q, by_v, *bias, *friction, load.copy())
+def _loads(system: System, base: Array) -> Loads:
+    """Return the loads of a robot, with the estimated load on its base, shape (3,) [N]."""
+    motors = system.actuators
+    return Loads(np.zeros(0), np.zeros(0), base) if motors is None else Loads(motors.damping, motors.friction, base)
 
 
-def _columns(system: System, tasks: int, contacts: int) -> dict[str, slice]:
-    """Return the columns of each parameter."""
+def _sizes(system: System, tasks: int, contacts: int) -> dict[str, int]:
+    """Return the number of entries of each parameter."""
     m, a = system.n_velocities, system.n_actuated
-    ends = list(accumulate((m, m, 3 * a, tasks, 2 * a, a, contacts)))
-    return {name: slice(start, end) for name, start, end in zip(BY, [0, *ends], ends, strict=False)}
+    return dict(zip(BY, (m, m, 3 * a, tasks, 2 * a, a, contacts), strict=True))
+
+
+def _parts(slopes: Slopes, back: Integers) -> dict[str, tuple[Part, ...]]:
+    """Return how the parameters act through the variables; `back` as in `Place`."""
+    at, a = slopes.at, slopes.reference.shape[1]
+    q, v, acceleration, kp, kd = slopes.reference
+    demand, friction = slice(at.demand, at.held), slice(at.friction, at.limits)
+    reference: tuple[Part, ...] = Part(0, demand, q), Part(a, demand, v), Part(2 * a, demand, acceleration)
+    gains: tuple[Part, ...] = Part(0, demand, kp), Part(a, demand, kd)
+    if at.friction > at.held:
+        held = slice(at.held, at.friction)
+        reference, gains = (*reference, Part(0, held, slopes.held[0])), (*gains, Part(0, held, slopes.held[1]))
+    if slopes.friction.size:
+        reference = *reference, Part(a, friction, slopes.friction)
+    return {
+        "q": (Part(0, back),),
+        "v": (Part(0, at.v + back),),
+        "reference": reference,
+        "task": (Part(0, slice(at.task, at.mu)),),
+        "gains": gains,
+        "limits": (Part(0, slice(at.limits, at.task)),),
+        "mu": (Part(0, slice(at.mu, at.total)),),
+    }
 
 
 def _unknown(at: Place, step: Taken, reason: str) -> Linearization:
@@ -176,7 +202,7 @@ def _unknown(at: Place, step: Taken, reason: str) -> Linearization:
     problem, f, h = unbind(solved.joints), solved.f if solved.ending >= 0 else np.zeros_like(solved.f), machine.h
     contacts = step.candidates.take(problem.which)
     tasks = int((machine.tasks.targets.weight > 0.0).sum())
-    tau, columns = np.nan_to_num(machine.result.tau), _columns(system, tasks, len(contacts))
+    tau = np.nan_to_num(machine.result.tau)
     pushed = contacts.jacobian.T @ f - problem.w.kappa
     pushed[system.n_unactuated :] += h * tau
     v_plus = least_squares(system.M, pushed[:, None])[:, 0]
@@ -190,9 +216,10 @@ def _unknown(at: Place, step: Taken, reason: str) -> Linearization:
         v_next=system.advance(machine.inputs.q, v_plus, h)[1],
         task=np.zeros(tasks),
         active=Active((ROLES[PART],) * len(contacts), tuple(joints.tolist())),
-        margin=Margin(0.0, 0.0, 0.0, 0.0),
+        room=partial(Margin, 0.0, 0.0, 0.0, 0.0),
         reason=reason,
         error=dict.fromkeys(BY, np.inf),
-        slopes={name: np.zeros((size, columns[BY[-1]].stop)) for name, size in sizes.items()},
-        columns=columns,
+        slopes={name: np.zeros((size, 0)) for name, size in sizes.items()},
+        sizes=_sizes(system, tasks, len(contacts)),
+        parts=dict.fromkeys(BY, ()),
     )

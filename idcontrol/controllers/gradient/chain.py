@@ -8,15 +8,15 @@ import numpy as np
 
 from idcontrol.controllers.gradient.choice import Chosen
 from idcontrol.controllers.gradient.demand import (
-    Force,
     bound_slope,
     demand,
+    friction_slope,
     held_slope,
     momentum,
     projection,
     target,
 )
-from idcontrol.controllers.gradient.equations import fit, rows_transposed
+from idcontrol.controllers.gradient.equations import Columns, fit, rows_transposed
 from idcontrol.controllers.gradient.impulses import Goal, Optimum, faces, no_optimum, raw_impulses, share, torque_unit
 from idcontrol.controllers.gradient.motion import PART, SLIDE, Motion, Moved, Roles, Sources, Yielding, motion
 from idcontrol.controllers.gradient.site import NO_ERRORS
@@ -36,7 +36,6 @@ class Solution(NamedTuple):
         f: Impulses of the contacts, shape (3 n,) [N s].
         tau: Torques, shape (a,) [N m].
         chosen: The scheme's choice.
-        force: Derivatives of the inverse dynamics at (v⁺ - v) / h.
         b: Derivative of the joint velocities that tasks demand, shape (a, P); empty without tasks.
         task: Derivative of the misses ``y - A a`` of the task rows, shape (p, P); empty without tasks.
         error: Relative errors of the tasks' equations (`equations.errors`).
@@ -46,7 +45,6 @@ class Solution(NamedTuple):
     f: Array
     tau: Array
     chosen: Chosen
-    force: Force
     b: Array
     task: Array
     error: Array
@@ -58,6 +56,10 @@ class Slopes(NamedTuple):
     Attributes:
         identity: Identities of the contacts, shape (n,).
         tau: Derivative of the torques, shape (a, P).
+        at: Columns of the variables.
+        reference: Derivatives of `Columns.demand` by q, v, a, kp and kd of each joint's reference, shape (5, a).
+        held: Derivatives of `Columns.held` by q and kp of each joint's reference, shape (2, a).
+        friction: Derivative of `Columns.friction` by the reference velocities, shape (a,); empty without motors.
         force: Forces, shape (n, 3) [N].
         force_slope: Derivative of the forces, shape (3 n, P).
         v_next: Velocity at the end of the period, shape (m,).
@@ -70,11 +72,15 @@ class Slopes(NamedTuple):
         error: Errors of all equations.
         finite: True if the derivatives of torques, forces and velocity are finite; `task` is not checked.
         limited: True if a contact force of stage II lies on a face of its cone.
-        optimum: The optimality conditions of stage II (`Optimum`), bound; meaningless without stage II.
+        limits: Arguments of `impulses.smallest_multiplier`, bound; meaningless unless `limited`.
     """
 
     identity: Integers
     tau: Array
+    at: Columns
+    reference: Array
+    held: Array
+    friction: Array
     force: Array
     force_slope: Array
     v_next: Array
@@ -87,7 +93,7 @@ class Slopes(NamedTuple):
     error: Array
     finite: bool
     limited: bool
-    optimum: Bound
+    limits: Bound
 
 
 @njit(cache=True, error_model="numpy")
@@ -104,15 +110,15 @@ def derive(bound: Bound, visited: Bound, joints: Bound, solved: Bound, solution:
     machine, site, step, known = bound.borrowed, visited.borrowed, solved.borrowed, solution.borrowed
     chosen, f, terms, h = known.chosen, known.f, site.terms, machine.h
     m, a, free, fixed, J = site.v.shape[0], known.tau.shape[0], step.w.free, step.w.fixed, terms.J
-    d, task, b, wrong = target(bound, visited), known.task, known.b, known.error
+    d, task, b, wrong = target(bound, visited), known.task.copy(), known.b, known.error
+    wanted, slope, reference = demand(bound, visited)
     if b.shape[0] == 0:
         task = np.zeros((0, site.at.total))
-        wanted, slope = demand(bound, visited)
         b, wrong = projection(bound, visited, joints, wanted, slope, d)
     least, most = bound_slope(bound, visited, joints)
     held, b_slope = np.full(a, 2), np.zeros((fixed.shape[0], site.at.total))
     bounded = _at_bounds(joints, solution, least, most)
-    p = momentum(bound, visited, known.force)
+    p = momentum(bound, visited, (known.v_plus - site.v) / h)
     for k in range(fixed.shape[0]):
         held[fixed[k] - (m - a)], b_slope[k] = 0, b[fixed[k] - (m - a)]
     for j in range(a):
@@ -125,26 +131,31 @@ def derive(bound: Bound, visited: Bound, joints: Bound, solved: Bound, solution:
         free, fixed, step.w.kappa, J @ step.w.v_free - step.target, step.target, step.cones.mu, known.v_plus, chosen.raw
     )
     moved = motion(terms, chosen.law, at, Sources(b_slope, d, p, yielding))
-    f_slope, unexplained, shared = _impulse_slope(bound, visited, joints, solved, solution, moved, (least, most))
+    goal, of_held = held_slope(bound, visited, joints)
+    f_slope, unexplained, shared = _impulse_slope(visited, solved, solution, moved, goal, (least, most))
     for k in shared.bounded:
         held[fixed[k] - (m - a)] = 1
     out = bounded.copy()
     pushed = moved.p - rows_transposed(terms, f) - np.ascontiguousarray(J.T) @ f_slope
     for k in fixed:
         out[k - (m - a)] = pushed[k]
-    order, error = machine.terms.order, np.maximum(np.maximum(wrong, moved.error), unexplained)
+    error = np.maximum(np.maximum(wrong, moved.error), unexplained)
     force, force_slope = world_forces(site.contacts.axes, site.rows.axes, f, f_slope)
     v_next, v_slope = turned(site.flyers, h, known.v_plus, moved.slope)
-    back = np.argsort(order)
+    back = np.argsort(machine.terms.order)
     distances = _distances(visited, solved, solution, moved, shared)
     return Slopes(
         site.contacts.identity.copy(),
-        in_users_columns(order, out / h),
+        out / h,
+        site.at,
+        reference,
+        of_held,
+        friction_slope(bound, visited),
         force / h,
-        in_users_columns(order, force_slope / h),
+        force_slope / h,
         v_next[back],
-        in_users_columns(order, v_slope[back]),
-        in_users_columns(order, task),
+        v_slope[back],
+        task,
         moved.roles.kind,
         held,
         distances,
@@ -152,7 +163,7 @@ def derive(bound: Bound, visited: Bound, joints: Bound, solved: Bound, solution:
         error,
         bool(np.isfinite(out.sum() + force_slope.sum() + v_slope.sum())),
         chosen.shares and shared.faces.owner.shape[0] < f.shape[0],
-        bind(shared),
+        bind((J.copy(), chosen.cone.copy(), step.cones.mu.copy(), shared)),
     )
 
 
@@ -169,18 +180,16 @@ def _at_bounds(joints: Bound, solution: Bound, least: Array, most: Array) -> Arr
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _impulse_slope(
-    bound: Bound, visited: Bound, joints: Bound, solved: Bound, solution: Bound, moved: Moved,
-    limits: tuple[Array, Array],
-) -> tuple[Array, Array, Optimum]:  # fmt: skip
+    visited: Bound, solved: Bound, solution: Bound, moved: Moved, goal: Array, limits: tuple[Array, Array]
+) -> tuple[Array, Array, Optimum]:
     """Return the derivative of the contact impulses, its errors (`equations.errors`), and stage II.
 
     Args:
-        bound: The `Machine` at the inputs of the step.
         visited: The `Site`.
-        joints: The step with all joints tracked.
         solved: The step that was solved last.
         solution: The `Solution`.
         moved: The motion and its derivative.
+        goal: Derivative of the impulses of internal forces, shape (a, P).
         limits: Derivatives of the smallest and largest motor impulses, shape (a, P) each.
 
     Returns:
@@ -194,7 +203,7 @@ def _impulse_slope(
     if chosen.rigid and (chosen.adds or not chosen.shares):
         f_slope, unexplained = raw_impulses(terms, free, chosen.raw, moved, chosen.kept)
     if chosen.shares:
-        goal = held_slope(bound, visited, joints)[tracked]
+        goal = goal[tracked]
         if chosen.adds:
             across = np.ascontiguousarray(J[:, fixed].T)
             goal += moved.p[fixed] - rows_transposed(terms, chosen.raw)[fixed] - across @ f_slope
@@ -206,16 +215,6 @@ def _impulse_slope(
         result = share(terms, stage, known.v_plus, moved.p)
         f_slope, unexplained, shared = result.slope, np.maximum(unexplained, result.error), result.at
     return f_slope, unexplained, shared
-
-
-@njit(cache=True, error_model="numpy")
-def in_users_columns(order: Integers, slope: Array) -> Array:
-    """Return the derivative with the columns of q and v, which are the first, in Pinocchio's layout."""
-    out, m = slope.copy(), order.shape[0]
-    for block in (0, m):
-        for i in range(m):
-            out[:, block + order[i]] = slope[:, block + i]
-    return out
 
 
 @njit(cache=True, error_model="numpy")

@@ -1,11 +1,9 @@
 """Derivatives of the first stages of a control step: demand, targets of contacts, projection, momentum, bounds.
 
-Derivatives have one column for each of the P parameters (`idcontrol.controllers.gradient.equations.Columns`).
+Derivatives have one column for each of the P variables (`idcontrol.controllers.gradient.equations.Columns`).
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 
@@ -18,46 +16,26 @@ from idcontrol.controllers.gradient.equations import (
     rows_times,
     rows_transposed,
 )
-from idcontrol.controllers.gradient.site import NO_ERRORS, square_slopes
+from idcontrol.controllers.gradient.site import NO_ERRORS, internal_share, square_slopes
 from idcontrol.controllers.load import UNMODELLED
 from idcontrol.controllers.stance import SOLE_RANK
-from idcontrol.controllers.step import EASE_S, joint_error
-from idcontrol.dynamics.derivatives import inertia_times
+from idcontrol.controllers.step import joint_error
+from idcontrol.dynamics.derivatives import force_slopes, inertia_times, turning
 from idcontrol.kernels.bound import Bound
 from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Integers
 
 
-class Force(NamedTuple):
-    """Derivatives of the force ``M a + c`` of inverse dynamics at constant a, and of motor friction.
-
-    Attributes:
-        by_q: Derivative by q, shape (m, m).
-        by_v: Derivative by v, shape (m, m).
-        bias_q: Derivative of the bias c by q, shape (m, m); empty without a load.
-        bias_v: Derivative of the bias c by v, shape (m, m); empty without a load.
-        damping: Viscous friction of the joints, which the torques overcome, shape (a,); empty without a model of the
-            motors.
-        dry: Dry friction of the joints, shape (a,); empty without a model of the motors.
-        load: Estimated load on the base, shape (3,) [N]; a constant.
-    """
-
-    by_q: Array
-    by_v: Array
-    bias_q: Array
-    bias_v: Array
-    damping: Array
-    dry: Array
-    load: Array
-
-
 @njit(cache=True, inner=True, error_model="numpy")
-def demand(bound: Bound, visited: Bound) -> tuple[Array, Array]:
-    """Return the desired joint velocities before their projection, shape (a,), and their derivative, shape (a, P)."""
+def demand(bound: Bound, visited: Bound) -> tuple[Array, Array, Array]:
+    """Return the desired joint velocities before their projection, and their derivatives.
+
+    The derivatives are by variables, shape (a, P), and by q, v, a, kp and kd of each joint's reference, shape (5, a).
+    """
     machine, site = bound.borrowed, visited.borrowed
     joints, inputs, h, at = machine.joints, machine.inputs, machine.h, site.at
     a, u = joints.kp.shape[0], machine.terms.free.shape[0]
-    b, slope = np.zeros(a), np.zeros((a, at.total))
+    b, slope, own = np.zeros(a), np.zeros((a, at.total)), np.zeros((5, a))
     for j in range(a):
         angle, error = joint_error(machine.terms, inputs, j)
         kp, kd, slower = joints.kp[j], joints.kd[j], inputs.joint_v[j] - site.v[u + j]
@@ -65,13 +43,12 @@ def demand(bound: Bound, visited: Bound) -> tuple[Array, Array]:
         lowest, highest = nearing(angle, joints.room.lower[j], h), nearing(angle, joints.room.upper[j], h)
         if lowest <= b[j] <= highest:
             slope[j, at.q + u + j], slope[j, at.v + u + j] = -h * kp, 1.0 - h * kd
-            slope[j, at.reference + j], slope[j, at.reference + a + j] = h * kp, h * kd
-            slope[j, at.reference + 2 * a + j] = h
-            slope[j, at.gains + j], slope[j, at.gains + a + j] = h * error, h * slower
+            own[0, j], own[1, j], own[2, j], own[3, j], own[4, j] = h * kp, h * kd, h, h * error, h * slower
         else:
             b[j] = min(max(b[j], lowest), highest)
             slope[j, at.q + u + j] = -NEARING / h
-    return b, slope
+        slope[j, at.demand + j] = 1.0
+    return b, slope, own
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -177,32 +154,51 @@ def projection(bound: Bound, visited: Bound, joints: Bound, b: Array, slope: Arr
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def momentum(bound: Bound, visited: Bound, force: Force) -> Array:
-    """Return the derivative of ``M v⁺ + κ`` at constant v⁺ (m,), shape (m, P); `force` belongs to (v⁺ - v) / h."""
-    machine, site = bound.borrowed, visited.borrowed
-    h, at, m, a = machine.h, site.at, site.v.shape[0], machine.terms.fixed.shape[0]
-    out = np.zeros((m, at.total))
-    for i in range(m):
-        for k in range(m):
-            out[i, at.q + k] = h * force.by_q[i, k]
-            out[i, at.v + k] = h * force.by_v[i, k] - site.terms.M[i, k]
-    for j in range(force.damping.shape[0]):
-        dry = force.dry[j] / np.cosh(machine.inputs.joint_v[j] / TURNS_RAD_S) ** 2 / TURNS_RAD_S
-        out[m - a + j, at.reference + a + j] = h * (force.damping[j] + dry)
-    if force.bias_q.shape[0] == 0:
+def _force(bound: Bound, visited: Bound, a: Array) -> tuple[Array, Array]:
+    """Return the derivatives of ``M a + c`` by q and v at constant acceleration a (m,), shapes (m, m)."""
+    at, tree, M = bound.borrowed.tasks.placement, visited.borrowed.motion.tree, visited.borrowed.terms.M
+    acceleration = at.motion.drift.copy()
+    for j in range(1, acceleration.shape[0]):
+        for y in range(6):
+            for k in range(a.shape[0]):
+                if tree.support[j, k]:
+                    acceleration[j, y] += tree.J[y, k] * a[k]
+    for y in range(3):
+        acceleration[:, y] -= at.gravity[y]
+    by_q, by_v = force_slopes(tree, at.motion.velocity, acceleration)
+    return by_q, by_v - M @ turning(visited.borrowed.flyers, visited.borrowed.v)[1]
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def momentum(bound: Bound, visited: Bound, a: Array) -> Array:
+    """Return the derivative of ``M v⁺ + κ`` at constant v⁺ (m,), shape (m, P); a is (v⁺ - v) / h."""
+    machine, site, load = bound.borrowed, visited.borrowed, visited.borrowed.loads.base
+    h, at, m = machine.h, site.at, site.v.shape[0]
+    out, (by_q, by_v) = np.zeros((m, at.total)), _force(bound, visited, a)
+    out[:, at.q : at.q + m], out[:, at.v : at.v + m] = h * by_q, h * by_v - site.terms.M
+    for j in range(site.loads.dry.shape[0]):
+        out[m - site.loads.dry.shape[0] + j, at.friction + j] = h
+    size = np.linalg.norm(load)
+    if not size > 0.0:
         return out
     # undo the compensation to get the weight that scales its dead band (`idcontrol.controllers.load.weigh`)
-    size, pull = np.linalg.norm(force.load), bias_without_load(site.bias[:3], force.load)
+    pull = bias_without_load(site.bias[:3], load)
     weight = np.linalg.norm(pull)
     if size > UNMODELLED * weight:
-        for k in range(m):
-            by_q = by_v = 0.0
-            for x in range(3):
-                by_q += pull[x] * force.bias_q[x, k] / weight
-                by_v += pull[x] * force.bias_v[x, k] / weight
-            for x in range(3):
-                out[x, at.q + k] += h * UNMODELLED / size * force.load[x] * by_q
-                out[x, at.v + k] += h * UNMODELLED / size * force.load[x] * by_v
+        bias_q, bias_v = _force(bound, visited, np.zeros(m))
+        share = h * UNMODELLED / size
+        out[:3, at.q : at.q + m] += share * np.outer(load, pull / weight @ bias_q[:3])
+        out[:3, at.v : at.v + m] += share * np.outer(load, pull / weight @ bias_v[:3])
+    return out
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def friction_slope(bound: Bound, visited: Bound) -> Array:
+    """Return the derivative of the friction torques by the reference velocities, shape (a,); empty without motors."""
+    loads, v = visited.borrowed.loads, bound.borrowed.inputs.joint_v
+    out = loads.damping.copy()
+    for j in range(out.shape[0]):
+        out[j] += loads.dry[j] / np.cosh(v[j] / TURNS_RAD_S) ** 2 / TURNS_RAD_S
     return out
 
 
@@ -226,6 +222,8 @@ def bound_slope(bound: Bound, visited: Bound, held: Bound) -> tuple[Array, Array
     joints, h, first = machine.joints, machine.h, machine.terms.free.shape[0]
     a = joints.limit.shape[0]
     least, most = np.zeros((a, site.at.total)), np.zeros((a, site.at.total))
+    if site.at.limits == site.at.task:  # no torque is at its limit
+        return least, most
     for j in range(a):
         column, column_v = site.at.limits + j, site.at.v + first + j
         if step.bounds.least[j] == -h * joints.limit[j]:
@@ -245,19 +243,17 @@ def bound_slope(bound: Bound, visited: Bound, held: Bound) -> tuple[Array, Array
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def held_slope(bound: Bound, visited: Bound, joints: Bound) -> Array:
-    """Return the derivative of the impulses of internal forces (`step.holding`), shape (a, P)."""
+def held_slope(bound: Bound, visited: Bound, joints: Bound) -> tuple[Array, Array]:
+    """Return the derivatives of the impulses of internal forces (`step.holding`).
+
+    The derivatives are by variables, shape (a, P), and by q and kp of each joint's reference, shape (2, a).
+    """
     machine, site, step = bound.borrowed, visited.borrowed, joints.borrowed
     J, h, at, inputs = site.terms.J, machine.h, site.at, machine.inputs
     n, a, m, kp = site.contacts.identity.shape[0], step.held.shape[0], site.v.shape[0], machine.joints.kp
-    out, u, share = np.zeros((a, at.total)), m - a, 1.0
-    if not machine.projects or n == 0 or machine.tasks.targets.kind.shape[0] > 0:
-        return out
-    for foot in site.contacts.identity:
-        stays = inputs.to_liftoff[foot] == np.inf
-        share = min(share, inputs.since_touchdown[foot] / EASE_S) if stays else 0.0
+    out, own, u, share = np.zeros((a, at.total)), np.zeros((2, a)), m - a, internal_share(bound, site.contacts.identity)
     if not share > 0.0:
-        return out
+        return out, own
     changes, inertia, grows = square_slopes(visited, joints), np.zeros(a), np.zeros((a, m))
     for r in range(3 * n):
         square = (step.w.rho[r] ** 2).sum()
@@ -274,6 +270,5 @@ def held_slope(bound: Bound, visited: Bound, joints: Bound) -> Array:
         for k in range(m):
             out[j, at.q + k] = factor * error * grows[j, k]
         out[j, at.q + u + j] -= factor * inertia[j]
-        out[j, at.reference + j] = factor * inertia[j]
-        out[j, at.gains + j] = h * share**3 * inertia[j] * error
-    return out
+        out[j, at.held + j], own[0, j], own[1, j] = 1.0, factor * inertia[j], h * share**3 * inertia[j] * error
+    return out, own

@@ -1,4 +1,4 @@
-"""Linear equations with one right side per parameter; equations may depend on each other."""
+"""Linear equations with one right side per variable; equations may depend on each other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from idcontrol.kernels.jit import njit
-from idcontrol.types import Array, Integers
+from idcontrol.types import Array, Booleans, Integers
 
 RANK: Final = 1e-11
 """Relative length below which a direction counts as dependent. Directions that depend by geometry have a length of
@@ -15,40 +15,36 @@ about 1e-16, the ridges and compliances of the models 1e-8 or more."""
 
 
 class Columns(NamedTuple):
-    """First column of each parameter in all matrices; velocities and joints are in the system's order.
+    """First column of each kind of variable in all matrices; velocities and joints are in the system's order.
+
+    The reference and the gains of a joint act through few variables (`controllers.gradient.result.Part`), so they need
+    no columns of their own.
 
     Attributes:
         q: Configuration, in the tangent space.
         v: Velocity.
-        reference: `Reference.q`, then `Reference.v`, then `Reference.a`.
+        demand: Desired joint velocities before their projection.
+        held: Motor impulses of internal forces; no columns if there are none.
+        friction: Motor impulses that overcome the friction of motors; no columns without a model of the motors.
+        limits: Largest torques; no columns if no torque is at its limit.
         task: Desired accelerations of the task rows.
-        gains: kp of the joints, then kd.
-        limits: Largest torques.
         mu: Friction of the contacts in stance.
         total: Number P of columns.
     """
 
     q: int
     v: int
-    reference: int
-    task: int
-    gains: int
+    demand: int
+    held: int
+    friction: int
     limits: int
+    task: int
     mu: int
     total: int
 
 
-BY: Final = Columns._fields[:-1]
-"""Names of the parameters."""
-BLOCKS: Final = len(BY) + 1
+BLOCKS: Final = len(Columns._fields)
 """Number of errors of equations (`errors`)."""
-
-
-@njit(cache=True, inner=True, error_model="numpy")
-def columns(m: int, a: int, tasks: int, n: int) -> tuple[Columns, Integers]:
-    """Return the columns of m velocities, a joints, task rows and n contacts, and the end of each block, shape (7,)."""
-    ends = np.cumsum(np.array([m, m, 3 * a, tasks, 2 * a, a, n]))
-    return Columns(0, ends[0], ends[1], ends[2], ends[3], ends[4], ends[5], ends[6]), ends
 
 
 class Terms(NamedTuple):
@@ -58,12 +54,14 @@ class Terms(NamedTuple):
         M: Inertia, shape (m, m).
         J: Rows [N; S; T] of the contacts, shape (3 n, m).
         slopes: Derivatives of the rows by q, shape (3 n, m, m).
-        ends: Ends of the columns of parameters (`Columns`).
+        moves: True for each velocity that moves a contact, shape (n, m).
+        ends: Ends of the columns of variables (`Columns`).
     """
 
     M: Array
     J: Array
     slopes: Array
+    moves: Booleans
     ends: Integers
 
 
@@ -74,8 +72,9 @@ def rows_times(terms: Terms, x: Array) -> Array:
     out = np.zeros((rows, terms.ends[-1]))
     for r in range(rows):
         for k in range(m):
-            for o in range(m):
-                out[r, o] += x[k] * terms.slopes[r, k, o]
+            if terms.moves[r % terms.moves.shape[0], k]:
+                for o in range(m):
+                    out[r, o] += x[k] * terms.slopes[r, k, o]
     return out
 
 
@@ -85,8 +84,8 @@ def rows_transposed(terms: Terms, y: Array) -> Array:
     rows, m = terms.J.shape
     out = np.zeros((m, terms.ends[-1]))
     for r in range(rows):
-        if y[r] != 0.0:
-            for k in range(m):
+        for k in range(m):
+            if y[r] != 0.0 and terms.moves[r % terms.moves.shape[0], k]:
                 for o in range(m):
                     out[k, o] += y[r] * terms.slopes[r, k, o]
     return out
@@ -94,12 +93,12 @@ def rows_transposed(terms: Terms, y: Array) -> Array:
 
 @njit(cache=True, inner=True, error_model="numpy")
 def errors(ends: Integers, missed: Array, right: Array) -> Array:
-    """Return the relative error of linear equations for each block of parameters, shape (BLOCKS,).
+    """Return the relative error of linear equations for each block of variables, shape (BLOCKS,).
 
     The last block is the friction of all contacts together.
 
     Args:
-        ends: Ends of the columns of parameters (`Columns`).
+        ends: Ends of the columns of variables (`Columns`).
         missed: Left minus right sides, shape (r, P).
         right: Right sides, shape (r or more, P); further rows only enlarge the reference of the errors.
     """

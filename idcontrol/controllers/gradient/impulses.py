@@ -244,15 +244,17 @@ def torque_unit(visited: Bound, solved: Bound, slope: bool) -> tuple[float, Arra
         return 1.0, out
     if slope:
         lifted = np.linalg.solve(M_free, J_free @ L)
-        for a in range(p):
-            inertia = inertia_times(site.motion.tree, directions[:, a].copy())
+        across = np.ascontiguousarray(directions.T)
+        pulls, sways = L @ across, lifted @ across
+        for r in range(rows):
+            for k in range(m):
+                if site.terms.moves[r % site.terms.moves.shape[0], k]:
+                    for o in range(m):
+                        out[site.at.q + o] += 2.0 / rows * pulls[r, k] * site.terms.slopes[r, k, o]
+        for k in range(free.shape[0]):
+            inertia = inertia_times(site.motion.tree, sways[k])
             for o in range(m):
-                for r in range(rows):
-                    for k in range(m):
-                        change = site.terms.slopes[r, k, o] * directions[k, a]
-                        out[site.at.q + o] += 2.0 / rows * L[r, a] * change
-                for k in range(free.shape[0]):
-                    out[site.at.q + o] -= 2.0 / rows * lifted[k, a] * inertia[free[k], o]
+                out[site.at.q + o] -= 2.0 / rows * inertia[free[k], o]
     return typical, out
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -48,6 +48,20 @@ class Margin(NamedTuple):
     multiplier: float
 
 
+class Part(NamedTuple):
+    """Columns of the slopes through which a part of a parameter acts.
+
+    Attributes:
+        first: First entry of the parameter that the part belongs to.
+        columns: Columns of the slopes, one per entry of the part.
+        factor: Derivative of the variable of each column by the entry of the parameter, a number or shape (entries,).
+    """
+
+    first: int
+    columns: slice | Integers
+    factor: Array | float = 1.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linearization:
     """The derivative of one step of a controller or of a plant.
@@ -62,14 +76,15 @@ class Linearization:
         task: Desired minus demanded acceleration of each task row with a weight, in the order of the tasks, shape (p,)
             [m/s², rad/s², or N m for angular momentum].
         active: The active set.
-        margin: Distances to the next change of the active set. If one is zero, the derivative holds on one side only.
+        room: Returns `margin`, which takes longer than the derivative.
         reason: Empty if `slopes` is the derivative of the step; otherwise the reason why all or some of `slopes` are
             not derivatives.
         error: Relative error of the conditions that were differentiated, for each parameter. A large error for ``"mu"``
             means that contacts slide in parallel, so forces jump when the friction of one contact changes. Only the sum
             of the columns is then a derivative, with respect to the friction of all contacts together.
-        slopes: Derivative of each output, with one column per parameter.
-        columns: Columns of each parameter.
+        slopes: Derivative of each output, with one column per variable of the step.
+        sizes: Number of entries of each parameter.
+        parts: How each parameter acts through the variables.
     """
 
     identity: Integers
@@ -78,11 +93,17 @@ class Linearization:
     v_next: Array
     task: Array
     active: Active
-    margin: Margin
+    room: Callable[[], Margin]
     reason: str
     error: Mapping[str, float]
     slopes: Mapping[str, Array]
-    columns: Mapping[str, slice]
+    sizes: Mapping[str, int]
+    parts: Mapping[str, tuple[Part, ...]]
+
+    @property
+    def margin(self) -> Margin:
+        """Distances to the next change of the active set. If one is zero, the derivative holds on one side only."""
+        return self.room()
 
     def jacobian(self, *, of: str, by: str) -> Array:
         """Return a Jacobian, shape (outputs, parameters).
@@ -102,9 +123,14 @@ class Linearization:
         """
         if of not in self.slopes:
             raise UnknownName("output", of, self.slopes)
-        if by not in self.columns:
-            raise UnknownName("parameter", by, self.columns)
-        return self.slopes[of][:, self.columns[by]]
+        if by not in self.sizes:
+            raise UnknownName("parameter", by, self.sizes)
+        slope = self.slopes[of]
+        out = np.zeros((slope.shape[0], self.sizes[by]))
+        for first, columns, factor in self.parts[by]:
+            part = slope[:, columns]
+            out[:, first : first + part.shape[1]] += factor * part
+        return out
 
     def jvp(self, **directions: Array) -> dict[str, Array]:
         """Return the changes of all outputs, by name, for changes of parameters by name.
@@ -115,10 +141,9 @@ class Linearization:
         """
         changes: dict[str, Array] = {of: np.zeros(slope.shape[0]) for of, slope in self.slopes.items()}
         for by, direction in directions.items():
-            if by not in self.columns:
-                raise UnknownName("parameter", by, self.columns)
-            width = self.columns[by].stop - self.columns[by].start
-            change = _shaped(f"the change of {by}", direction, (width,))
+            if by not in self.sizes:
+                raise UnknownName("parameter", by, self.sizes)
+            change = _shaped(f"the change of {by}", direction, (self.sizes[by],))
             for of in changes:
                 changes[of] += self.jacobian(of=of, by=by) @ change
         return changes | {"force": changes["force"].reshape(-1, 3)}
@@ -151,7 +176,12 @@ class Linearization:
                 if of not in self.slopes:
                     raise UnknownName("output", of, self.slopes)
                 gradient += _shaped(f"the gradient by {of}", gradient_of, output.shape).ravel() @ self.slopes[of]
-        return {by: gradient[columns] for by, columns in self.columns.items()}
+        out = {by: np.zeros(size) for by, size in self.sizes.items()}
+        for by, parts in self.parts.items():
+            for first, columns, factor in parts:
+                part = factor * gradient[columns]
+                out[by][first : first + part.size] += part
+        return out
 
 
 def _shaped(name: str, value: Array, shape: tuple[int, ...]) -> Array:

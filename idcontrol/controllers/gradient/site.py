@@ -8,8 +8,9 @@ import numpy as np
 
 from idcontrol.contact.contacts import AnyContacts, ContactArrays
 from idcontrol.contact.sensitivity import RowDerivatives, row_slopes
-from idcontrol.controllers.gradient.equations import BLOCKS, Columns, Terms, columns
+from idcontrol.controllers.gradient.equations import BLOCKS, Columns, Terms
 from idcontrol.controllers.stance import take
+from idcontrol.controllers.step import EASE_S
 from idcontrol.dynamics.derivatives import MotionDerivatives, energies, motion_slopes
 from idcontrol.kernels.arena import HEAP
 from idcontrol.kernels.bound import Bound, bind, borrow
@@ -18,6 +19,25 @@ from idcontrol.types import Array, Integers
 
 NO_ERRORS: Final = np.zeros(BLOCKS)
 """Relative errors (`equations.errors`) of equations that hold."""
+
+
+AT_LIMIT: Final = 1e-6
+"""Distance from a limit up to which derivatives by limits are computed, relative to the distance of both limits."""
+
+
+class Loads(NamedTuple):
+    """Constant loads of a robot.
+
+    Attributes:
+        damping: Viscous friction of the joints, which the torques overcome, shape (a,); empty without a model of the
+            motors.
+        dry: Dry friction of the joints, shape (a,); empty without a model of the motors.
+        base: Estimated load on the base, shape (3,) [N].
+    """
+
+    damping: Array
+    dry: Array
+    base: Array
 
 
 class Site(NamedTuple):
@@ -31,7 +51,8 @@ class Site(NamedTuple):
         rows: Derivatives of the contacts.
         motion: Derivatives of the motion of all bodies.
         flyers: `System.flyer_rows`.
-        at: Columns of the parameters.
+        loads: Loads of the robot.
+        at: Columns of the variables.
     """
 
     terms: Terms
@@ -41,6 +62,7 @@ class Site(NamedTuple):
     rows: RowDerivatives
     motion: MotionDerivatives
     flyers: Integers
+    loads: Loads
     at: Columns
 
 
@@ -68,7 +90,7 @@ class Solved(NamedTuple):
 
 
 @njit(cache=True, error_model="numpy")
-def visit(bound: Bound, bodies: Bound, spheres: Bound, candidates: AnyContacts, joints: Bound) -> Bound:
+def visit(bound: Bound, bodies: Bound, spheres: Bound, candidates: AnyContacts, joints: Bound, loads: Loads) -> Bound:
     """Return the `Site` of a step.
 
     Args:
@@ -77,19 +99,47 @@ def visit(bound: Bound, bodies: Bound, spheres: Bound, candidates: AnyContacts, 
         spheres: `SphereContacts.bound` at the last detection.
         candidates: All candidate contacts.
         joints: The step with all joints tracked (`AssembledStep`).
+        loads: Loads of the robot.
     """
     machine, constants, which = bound.values, bodies.values, joints.borrowed.which
     detected, terms, at = ContactArrays(*borrow(candidates)), machine.terms, machine.tasks.placement
-    v, tasks = machine.inputs.v[terms.order], 0
+    v = machine.inputs.v[terms.order]
     contacts = take(detected, which, HEAP)
     motion = motion_slopes(constants, at.jacobian, at.position, at.rotation, at.motion.velocity, v)
     rows = row_slopes(spheres, contacts.identity, motion)
+    where, ends = _columns(bound, joints, contacts.identity, loads)
+    moves = constants.support[spheres.borrowed[0].joint[contacts.identity]]
+    own = Terms(terms.M.copy(), contacts.jacobian, rows.jacobian, moves, ends)
+    site: Bound = bind(Site(own, terms.bias.copy(), v, contacts, rows, motion, constants.flyers, loads, where))
+    return site
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _columns(bound: Bound, joints: Bound, feet: Integers, loads: Loads) -> tuple[Columns, Integers]:
+    """Return the columns of a step with the contacts `feet`, and the end of each block."""
+    machine, bounds = bound.borrowed, joints.borrowed.bounds
+    m, a, tasks, h = machine.terms.M.shape[0], machine.terms.fixed.shape[0], 0, machine.h
     for weight in machine.tasks.targets.weight.ravel():
         tasks += weight > 0.0
-    where, ends = columns(v.shape[0], terms.fixed.shape[0], tasks, which.shape[0])
-    own = Terms(terms.M.copy(), contacts.jacobian, rows.jacobian, ends)
-    site: Bound = bind(Site(own, terms.bias.copy(), v, contacts, rows, motion, constants.flyers, where))
-    return site
+    limited = tasks > 0  # limits of the tasks' program may be active, too
+    for j in range(a):
+        room, s = AT_LIMIT * (bounds.most[j] - bounds.least[j]), h * machine.result.tau[j]
+        limited |= room < np.inf and (s <= bounds.least[j] + room or s >= bounds.most[j] - room)
+    held = a if internal_share(bound, feet) > 0.0 else 0
+    ends = np.cumsum(np.array([m, m, a, held, loads.dry.shape[0], a if limited else 0, tasks, feet.shape[0]]))
+    return Columns(0, ends[0], ends[1], ends[2], ends[3], ends[4], ends[5], ends[6], ends[7]), ends
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def internal_share(bound: Bound, feet: Integers) -> float:
+    """Return the cube root of the share of internal forces of a step with the contacts `feet` (`step.holding`)."""
+    machine, share = bound.borrowed, 1.0
+    if not machine.projects or feet.shape[0] == 0 or machine.tasks.targets.kind.shape[0] > 0:
+        return 0.0
+    for foot in feet:
+        stays = machine.inputs.to_liftoff[foot] == np.inf
+        share = min(share, machine.inputs.since_touchdown[foot] / EASE_S) if stays else 0.0
+    return share
 
 
 @njit(cache=True, error_model="numpy")

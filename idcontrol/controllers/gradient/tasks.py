@@ -11,13 +11,12 @@ is zero, and F stands for the momenta that contacts can change (`idcontrol.tasks
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from idcontrol.controllers.feedback import NEARING, nearing
-from idcontrol.controllers.gradient.demand import Force, bound_slope, demand, momentum, target
+from idcontrol.controllers.gradient.demand import bound_slope, demand, momentum, target
 from idcontrol.controllers.gradient.equations import errors, fit, optimum, rows_times, rows_transposed
 from idcontrol.controllers.step import BRAKING_1_S, joint_error, task_speeds
 from idcontrol.controllers.tasks import BOUNDED
@@ -108,27 +107,14 @@ class _Equations(NamedTuple):
     limit: Booleans
 
 
-def task_demand(bound: Bound, visited: Bound, joints: Bound, force: Callable[[Array], Force]) -> Wanted:
-    """Return the derivative of the joint velocities that tasks demand.
-
-    Args:
-        bound: The `Machine`.
-        visited: The `Site`.
-        joints: The step with all joints tracked.
-        force: Returns the derivatives of inverse dynamics at an acceleration, shape (m,).
-    """
-    program, a = pose(bound, visited, joints)
-    return differentiate(bound, visited, joints, program, bind(force(a)))
-
-
 @njit(cache=True, error_model="numpy")
-def pose(bound: Bound, visited: Bound, joints: Bound) -> tuple[Bound, Array]:
-    """Return the `Program` of a step, bound, and its acceleration, shape (m,)."""
+def pose(bound: Bound, visited: Bound, joints: Bound) -> Bound:
+    """Return the `Program` of a step, bound."""
     machine, site, step = bound.borrowed, visited.borrowed, joints.borrowed
     tasks, (M, J), h = machine.tasks, (site.terms.M, site.terms.J), machine.h
     (r, m), u = J.shape, M.shape[0] - step.b.shape[0]
     A, y, weight = task_rows(M, site.bias, site.v, tasks.placement, tasks.targets, HEAP)
-    b, slope = demand(bound, visited)
+    b, slope, _ = demand(bound, visited)
     rows = Rows(A.copy(), y.copy(), weight.copy(), (b - site.v[u:]) / h, tasks.joint_weight.copy())
     unit = max(M[0, 0] * np.linalg.norm(tasks.placement.gravity), 1.0)
     if tasks.outcome[0] == BOUNDED:
@@ -138,7 +124,7 @@ def pose(bound: Bound, visited: Bound, joints: Bound) -> tuple[Bound, Array]:
         dynamics = Dynamics(M, site.bias, J, d, step.cones.mu, least, most, (slowest - now) / h, (fastest - now) / h)
         _, x = bounded_demand(dynamics, rows, unit, HEAP)
         limits = _limits(bound, visited, joints, dynamics, x, unit)
-        return bind(Program(x, unit, rows, slope, FORCE_WEIGHT, limits)), x[:m].copy()
+        return bind(Program(x, unit, rows, slope, FORCE_WEIGHT, limits))
     # without limits the motion of the base follows from contacts, and momenta that they cannot change
     accelerations = (step.b - site.v[u:]) / h
     E, e = np.zeros((r + u, u + r)), np.zeros(r + u)
@@ -149,7 +135,8 @@ def pose(bound: Bound, visited: Bound, joints: Bound) -> tuple[Bound, Array]:
     x = np.concatenate((unknown[:u], accelerations, unknown[u:]))
     none = np.zeros((0, m + r))
     limits = Limits(none, np.zeros((0, m)), np.zeros((0, site.at.total)), np.zeros(0, np.int64))
-    return bind(Program(x, unit, rows, slope, 0.0, limits)), x[:m].copy()
+    program: Bound = bind(Program(x, unit, rows, slope, 0.0, limits))
+    return program
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -248,21 +235,20 @@ def _multipliers(equations: _Equations, gradient: Array) -> tuple[_Equations, Ar
 
 
 @njit(cache=True, error_model="numpy")
-def differentiate(bound: Bound, visited: Bound, joints: Bound, program: Bound, force: Bound) -> Wanted:
-    """Return the derivative of the solution of a program.
+def task_demand(bound: Bound, visited: Bound, joints: Bound) -> Wanted:
+    """Return the derivative of the joint velocities that tasks demand.
 
     Args:
         bound: The `Machine`.
         visited: The `Site`.
         joints: The step with all joints tracked.
-        program: The `Program`.
-        force: Derivatives of the inverse dynamics at the acceleration of the program (`Force`).
     """
-    machine, site, known = bound.borrowed, visited.borrowed, program.borrowed
+    program = pose(bound, visited, joints)
+    machine, site, known = bound.borrowed, visited.borrowed, program.values  # only this function holds the program
     (M, J), at, h, rows, x, unit = (site.terms.M, site.terms.J), site.at, machine.h, known.rows, known.x, known.unit
     (r, m), a = J.shape, x[: site.v.shape[0]].copy()
     u, strict = m - rows.joints.shape[0], rows.weight == np.inf
-    change = momentum(bound, visited, force.borrowed) / h  # of M a + c at constant a
+    change = momentum(bound, visited, a) / h  # of M a + c at constant a
     change[:, at.v : at.v + m] += M / h
     by_q, by_v = change[:, at.q : at.q + m].copy(), change[:, at.v : at.v + m].copy()
     targets, placement = machine.tasks.targets, machine.tasks.placement
