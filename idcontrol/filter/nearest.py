@@ -30,6 +30,8 @@ whose wanted torques exceed the motors' limits would lose all of their feedback.
 
 The contact law has at most as many independent equalities as there are impulses. The equalities are solved for the
 impulses, so that mostly torques remain as unknowns of the program; corners of a sole keep some impulses as unknowns.
+Few inequalities are active at the solution. So inequalities are added to the program when its solution violates them,
+until it violates none.
 
 If no torques satisfy all rows, the program is relaxed in this order:
 
@@ -50,7 +52,7 @@ import numpy as np
 from idcontrol.controllers.repair import ACCURATE, roles, write_limits
 from idcontrol.controllers.schemes import COULOMB_QP, Scheme
 from idcontrol.controllers.step import MOVED, SLIPS, SOLVED, Answer, AssembledStep
-from idcontrol.kernels.arena import Arena, flags, indices, matrix, vector, zeros
+from idcontrol.kernels.arena import Arena, flags, indices, mark, matrix, release, vector, zeros
 from idcontrol.kernels.bound import Bound
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.lanes import dot
@@ -60,8 +62,10 @@ from idcontrol.models.distribution import into_cones
 from idcontrol.models.no_slip import SLIP_SPEED
 from idcontrol.models.step import PUSH_OUT_SPEED
 from idcontrol.models.whitened import Whitened, recover_kernel, uncertain, whiten_rows_kernel
-from idcontrol.solvers.active_set_qp import QuadraticProgram, qp_kernel
+from idcontrol.solvers.active_set import FEASIBLE
+from idcontrol.solvers.active_set_qp import cut, minimizer, refined, uncut, unscaled
 from idcontrol.solvers.status import INFEASIBLE
+from idcontrol.solvers.status import SOLVED as SOLVED_PROGRAM
 from idcontrol.types import TOUCHING_N, Array, Booleans, Integers
 
 TORQUE, SLIP, JOINT, FORCE, POWER = 1, 2, 4, 8, 16
@@ -101,6 +105,11 @@ SOFT: Final = 1e2
 DEPENDENT: Final = 1e-8
 """Relative size up to which the entries of a row after the elimination are rounding errors."""
 
+FEW: Final = 0.33
+"""Number of violated inequalities up to which the program gets them step by step, relative to the number of unknowns.
+If its first solution violates more, the search takes fewer steps with all inequalities at once.
+"""
+
 MOST_RELAXED: Final = 16
 """Largest number of relaxed limits."""
 
@@ -122,6 +131,7 @@ def _free_motion(p: AssembledStep, impulse: Array, arena: Arena) -> Whitened:
         w.c[r] -= p.contacts.surface_velocity[r]
     for i in range(n):
         w.c[i] += max(p.contacts.gap[i] / p.h, -PUSH_OUT_SPEED)
+    uncertain(w, arena)
     return w
 
 
@@ -188,19 +198,29 @@ class _Elimination(NamedTuple):
 
 
 class _Limits(NamedTuple):
-    """Inequalities G y ≥ least: the contact law and the motors' limits, then limits that may be relaxed.
+    """Inequalities of the program, numbered: the contact law, the motors' limits, then limits that may be relaxed.
+
+    The program gets an inequality when its solution without the inequality violates it.
 
     Attributes:
-        G: Coefficients of y, shape (r, z).
-        least: Right-hand sides, shape (r,).
-        caps: First row of the limits of forces and power.
-        joints: First row of the limits of joints, after forces and power.
+        rows: Coefficients of x of the inequalities ``row · x ≥ side``, shape (r, 3 s + a).
+        sides: Right-hand sides, shape (r,).
+        caps: First number of the limits of forces and power.
+        joints: First number of the limits of joints, after forces and power.
+        passed: True for inequalities that the program got, shape (r,).
+        G: Coefficients of y in the order in which the program gets inequalities, shape (r, z).
+        least: Right-hand sides of G, shape (r,).
+        number: Numbers of the inequalities in G, shape (r,).
     """
 
-    G: Array
-    least: Array
+    rows: Array
+    sides: Array
     caps: int
     joints: int
+    passed: Booleans
+    G: Array
+    least: Array
+    number: Integers
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -260,7 +280,7 @@ def predict(p: AssembledStep, w: Whitened, impulse: Array, f: Array, arena: Aren
     """
     n, jacobian, surface = p.which.shape[0], p.contacts.jacobian, p.contacts.surface_velocity
     edges, before = indices(arena, n), vector(arena, n)
-    _, _, residual = edge_lcp_kernel(w.rho, w.c, uncertain(w, arena), p.cones.mu, p.active, f, arena)
+    _, _, residual = edge_lcp_kernel(w.rho, w.c, w.roundoff, p.cones.mu, p.active, f, arena)
     v, _ = recover_kernel(w, f, arena)
     pushes, slides, fast = flags(arena, n), flags(arena, n), flags(arena, n)
     for i in range(n):
@@ -278,16 +298,22 @@ def predict(p: AssembledStep, w: Whitened, impulse: Array, f: Array, arena: Aren
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _motors(w: Whitened, a: int, arena: Arena) -> Array:
-    """Return the last a rows of L⁻¹Pᵀ, the whitened velocities per unit impulse of each motor; other rows are zero."""
-    B, u = matrix(arena, a, a), w.M.shape[0] - a
+    """Return the velocities of the joints per unit impulse of each motor, the last a rows and columns of M⁻¹."""
+    B, inverse, u = matrix(arena, a, a), matrix(arena, a, a), w.M.shape[0] - a
     B[:] = 0.0
+    inverse[:] = 0.0
     for i in range(a):
         B[i, i] = 1.0
         for o in range(i):
-            add(B[i], -w.L[u + i, u + o], B[o])
+            add(B[i, : o + 1], -w.L[u + i, u + o], B[o, : o + 1])
         for j in range(i + 1):
             B[i, j] /= w.L[u + i, u + i]
-    return B
+        for j in range(i + 1):
+            add(inverse[j, : j + 1], B[i, j], B[i, : j + 1])
+    for i in range(a):
+        for j in range(i):
+            inverse[j, i] = inverse[i, j]
+    return inverse
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -295,27 +321,31 @@ def _rows(p: AssembledStep, wish: _Prediction, impulse: Array, arena: Arena) -> 
     """Return velocities as functions of the unknowns x; `impulse` (a,) are the motor impulses of the prediction."""
     w, n, m, a = wish.w, p.which.shape[0], p.w.M.shape[0], impulse.shape[0]
     load, _, pushing = roles(w, wish.pushes, arena)
-    columns, u, B = pushing.shape[0], m - a, _motors(w, a, arena)
-    size = columns + a
-    Z, J, V = matrix(arena, m, size), matrix(arena, 3 * n, size), matrix(arena, a, size)
-    still, idle = vector(arena, 3 * n), vector(arena, a)
-    for d in range(m):
-        Z[d] = 0.0
-        for r in range(columns):
-            Z[d, r] = w.rho[pushing[r], d]
-        if d >= u:
-            for j in range(d - u + 1):
-                Z[d, columns + j] = B[d - u, j]
+    columns, u, inverse = pushing.shape[0], m - a, _motors(w, a, arena)
+    J, still = matrix(arena, 3 * n, columns + a), vector(arena, 3 * n)
+    V, idle = matrix(arena, a, columns + a), vector(arena, a)
+    gram, driven = matrix(arena, 3 * n, 3 * n), matrix(arena, a, 3 * n)
     for r in range(3 * n):
-        J[r] = 0.0
-        for d in range(m):
-            add(J[r], w.rho[r, d], Z[d])
+        for q in range(r + 1):
+            gram[r, q] = gram[q, r] = dot(w.rho[r], w.rho[q])
+    for j in range(a - 1, -1, -1):  # the last a rows of L⁻ᵀ ρᵀ: joint velocities per unit of each contact impulse
+        for r in range(3 * n):
+            driven[j, r] = w.rho[r, u + j]
+        for o in range(j + 1, a):
+            add(driven[j], -w.L[u + o, u + j], driven[o])
+        for r in range(3 * n):
+            driven[j, r] /= w.L[u + j, u + j]
+    for r in range(3 * n):
+        for k in range(columns):
+            J[r, k] = gram[r, pushing[k]]
+        for j in range(a):
+            J[r, columns + j] = driven[j, r]
         still[r] = dot(J[r, columns:], impulse) - w.c[r]
     for j in range(a):
-        V[j] = 0.0
-        for i in range(j, a):
-            add(V[j], B[i, j], Z[u + i])
-        idle[j] = w.v_free[u + j] - dot(V[j, columns:], impulse)
+        for k in range(columns):
+            V[j, k] = driven[j, pushing[k]]
+        assign(V[j, columns:], inverse[j])
+        idle[j] = w.v_free[u + j] - dot(inverse[j], impulse)
     return _Rows(load, pushing, J, still, V, idle)
 
 
@@ -521,10 +551,10 @@ def _wrench(p: AssembledStep, rows: _Rows, elimination: _Elimination, f: Array, 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _add_square(H: Array, g: Array, weight: float, slope: Array, at_zero: float) -> None:
-    """Add ½ weight (slope · y + at_zero)² to the objective ½ yᵀH y + gᵀy."""
+    """Add ½ weight (slope · y + at_zero)² to the objective ½ yᵀH y + gᵀy; only the lower half of H is changed."""
     for i in range(g.shape[0]):
         if slope[i] != 0.0:
-            add(H[i], weight * slope[i], slope)
+            add(H[i, : i + 1], weight * slope[i], slope[: i + 1])
     add(g, weight * at_zero, slope)
 
 
@@ -553,21 +583,24 @@ def _objective(
             g[place[i]] -= heavy * wanted
         else:
             _add_square(H, g, heavy, T[i], x_0[i] - wanted)
+    for i in range(z):
+        for j in range(i):
+            H[j, i] = H[i, j]
     return H, g
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _law_limits(
-    p: AssembledStep, wish: _Prediction, rows: _Rows, slides: Booleans, slows: bool, arena: Arena
-) -> tuple[Array, Array, int]:
-    """Return all inequalities G x ≥ least but the limits of joints, and the first row of limits of forces and power.
+def _limits(
+    p: AssembledStep, wish: _Prediction, rows: _Rows, slides: Booleans, slows: bool, z: int, arena: Arena
+) -> _Limits:
+    """Return the inequalities; the program, with z unknowns, has none yet.
 
-    Earlier rows limit friction, contact velocities and motors; with `slows`, also the slip of sliding contacts.
+    With `slows`, the slip of sliding contacts is limited.
     """
     wanted, s, n, mu = p.wanted, rows.load.shape[0], p.which.shape[0], p.cones.mu
     a, columns, size = wanted.impulse.shape[0], rows.pushing.shape[0], rows.J.shape[1]
-    count = 5 * s + 2 * a
-    G, least = matrix(arena, count + 5 * n + s + 1, size), vector(arena, count + 5 * n + s + 1)
+    most = 5 * s + 4 * a + 5 * n + s + 1
+    G, least = matrix(arena, most, size), vector(arena, most)
     at = write_limits(mu, p.bounds, rows.load, G, least)
     G[at:] = 0.0
     for i in range(n):
@@ -592,64 +625,84 @@ def _law_limits(
             G[at, columns + j] = -wanted.v[p.w.M.shape[0] - a + j]
         least[at] = -p.h * wanted.filter.power
         at += 1
-    return G[:at], least[:at], caps
-
-
-@njit(cache=True, inner=True, error_model="numpy")
-def _limits(
-    p: AssembledStep,
-    wish: _Prediction,
-    rows: _Rows,
-    slides: Booleans,
-    slows: bool,
-    elimination: _Elimination,
-    arena: Arena,
-) -> _Limits:
-    """Return the inequalities of the program; `slows` is True to limit the slip of sliding contacts."""
-    wanted, a, z = p.wanted, rows.idle.shape[0], elimination.z
-    law, sides, caps = _law_limits(p, wish, rows, slides, slows, arena)
-    joints = law.shape[0]
-    G, least, V, at = matrix(arena, joints + 2 * a, z), vector(arena, joints + 2 * a), vector(arena, z), joints
-    for r in range(joints):
-        least[r] = sides[r] - _substitute(law[r], elimination, G[r])
+    joints = at
     for j in range(a):
-        if np.isfinite(wanted.slowest[j]) or np.isfinite(wanted.fastest[j]):
-            idle = rows.idle[j] + _substitute(rows.V[j], elimination, V)
-            for sign, bound in ((1.0, wanted.slowest[j]), (-1.0, wanted.fastest[j])):
-                if np.isfinite(bound):
-                    G[at] = 0.0
-                    add(G[at], sign, V)
-                    least[at] = sign * (bound - idle)
-                    at += 1
-    for r in range(at):  # the law alone decides whether a row without entries holds
-        if least[r] <= SLIP_SPEED and dot(G[r], G[r]) == 0.0:
-            least[r] = -1.0
-    return _Limits(G[:at], least[:at], caps, joints)
+        for sign, bound in ((1.0, wanted.slowest[j]), (-1.0, wanted.fastest[j])):
+            if np.isfinite(bound):
+                add(G[at], sign, rows.V[j])
+                least[at] = sign * (bound - rows.idle[j])
+                at += 1
+    passed = flags(arena, at)
+    passed[:] = False
+    return _Limits(
+        G[:at], least[:at], caps, joints, passed, matrix(arena, at, z), vector(arena, at), indices(arena, at)
+    )
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _conflict(limits: _Limits, begin: int, H: Array, certificate: Array) -> tuple[int, float]:
-    """Return the relaxable row r with the largest share in a conflict (-1 without such a row), and G_r H⁻¹ G_rᵀ.
+def _pass_violated(limits: _Limits, elimination: _Elimination, y: Array, count: int, arena: Arena) -> int:
+    """Append the inequalities that y violates to the `count` inequalities in G; return their new number.
 
-    A row of zeros in the conflict comes first, with 1 as second value.
+    All inequalities are appended if y is the first solution and violates more than `FEW` of the number of unknowns.
+    """
+    at, (T, x_0, place, _, _) = mark(arena), elimination
+    x = vector(arena, place.shape[0])
+    for i in range(x.shape[0]):
+        x[i] = y[place[i]] if place[i] >= 0 else x_0[i] + dot(T[i], y)
+    length, wrong, rows = np.sqrt(dot(x, x)), 0, limits.rows
+    violated = flags(arena, rows.shape[0])
+    for r in range(rows.shape[0]):
+        miss = limits.sides[r] - dot(rows[r], x)
+        violated[r] = miss > 0.0 and not limits.passed[r] and miss > FEASIBLE * length * np.sqrt(dot(rows[r], rows[r]))
+        wrong += violated[r]
+    everything = count == 0 and wrong > FEW * y.shape[0]
+    for r in range(rows.shape[0]):
+        if violated[r] or everything:
+            G, limits.passed[r], limits.number[count] = limits.G[count], True, r
+            limits.least[count] = limits.sides[r] - _substitute(rows[r], elimination, G)
+            # the law alone decides whether a row without entries holds
+            if limits.least[count] > SLIP_SPEED or dot(G, G) > 0.0:
+                count += 1
+    release(arena, at)
+    return count
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _relax(limits: _Limits, begin: int, count: int, H: Array, g: Array, certificate: Array) -> bool:
+    """Move the relaxable inequality with the largest share in a conflict from the program to its objective.
+
+    An inequality whose row is zero in y comes first.
 
     Args:
-        limits: The inequalities, with the matrix G.
-        begin: First row that may be relaxed.
-        H: Matrix of the objective; only its diagonal is used.
-        certificate: Multipliers that prove the conflict, one for each inequality.
+        limits: The inequalities; the relaxed row of G becomes zero.
+        begin: First number of an inequality that may be relaxed.
+        count: Number of inequalities in G.
+        H: Matrix of the objective.
+        g: Linear part of the objective.
+        certificate: Multipliers that prove the conflict, one for each inequality in G.
+
+    Returns:
+        False if no relaxable inequality takes part in the conflict.
     """
-    row, worst, unit = -1, 0.0, 0.0
-    for r in range(begin, limits.least.shape[0]):
-        if certificate[r] > 0.0:
+    row, worst, unit = -1, 0.0, 1.0
+    for r in range(count):
+        if limits.number[r] >= begin and certificate[r] > 0.0:
             square = 0.0
             for d in range(H.shape[0]):
                 square += limits.G[r, d] ** 2 / H[d, d]
             if square == 0.0:  # only the contact law decides whether this limit holds
-                return r, 1.0
+                row, unit = r, 1.0
+                break
             if certificate[r] * np.sqrt(square) > worst:
                 row, worst, unit = r, certificate[r] * np.sqrt(square), square
-    return row, unit
+    if row < 0:
+        return False
+    for d in range(H.shape[0]):
+        add(H[d], SOFT / unit * limits.G[row, d], limits.G[row])
+    add(g, -SOFT / unit * limits.least[row], limits.G[row])
+    limits.G[row] = 0.0  # always satisfied
+    limits.least[row] = -1.0
+    return True
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -680,20 +733,24 @@ def nearest_torques(
     if not agree:
         return False
     H, g = _objective(p, rows, elimination, _wrench(p, rows, elimination, f, arena), arena)
-    limits = _limits(p, wish, rows, slides, slows, elimination, arena)
-    nothing, none = vector(arena, 0), matrix(arena, 0, elimination.z)
-    for _ in range(MOST_RELAXED + 1):
-        answer = qp_kernel(QuadraticProgram(H, g, limits.G, limits.least, none, nothing), arena)
-        if answer.status != INFEASIBLE or not relaxes:
+    limits = _limits(p, wish, rows, slides, slows, elimination.z, arena)
+    begin = limits.joints if slows else limits.caps
+    y, cuts, known, count, relaxed = vector(arena, elimination.z), uncut(H, g, arena), 0, 0, 0
+    while True:
+        if count > known:
+            cuts, known = cut(cuts, limits.G[known:count], limits.least[known:count], arena), count
+        if cuts.nearest.status == INFEASIBLE and relaxes and relaxed < MOST_RELAXED:
+            if not _relax(limits, begin, count, H, g, unscaled(cuts, arena)):
+                return False
+            cuts, known, relaxed = uncut(H, g, arena), 0, relaxed + 1
+            continue
+        if cuts.nearest.status != SOLVED_PROGRAM:
+            return False
+        minimizer(cuts, y)
+        count = _pass_violated(limits, elimination, y, known, arena)
+        if count == known:
             break
-        row, unit = _conflict(limits, limits.joints if slows else limits.caps, H, answer.multipliers)
-        if row < 0:
-            break
-        for d in range(H.shape[0]):
-            add(H[d], SOFT / unit * limits.G[row, d], limits.G[row])
-        add(g, -SOFT / unit * limits.least[row], limits.G[row])
-        limits.G[row] = 0.0  # always satisfied
-        limits.least[row] = -1.0
+    answer = refined(cuts, limits.G[:count], limits.least[:count], arena)
     if not answer.residual <= ACCURATE:
         return False
     T, x_0, place = elimination.T, elimination.x_0, elimination.place

@@ -2,8 +2,9 @@
 
 `smallest_norm_kernel` solves min ½|y|² s.t. E y = e, A y ≥ b with rows of length one. The search for impulses of
 maximal dissipation (stage I; math.md, sections 4.4 and 7.3) has this form. Every strictly convex quadratic program can
-be transformed to this form (`idcontrol.solvers.active_set_qp`). The search `approach` ends after finitely many steps;
-branch and bound (`idcontrol.solvers.enumerate`) continues it from node to node.
+be transformed to this form (`idcontrol.solvers.active_set_qp`). If rows are added, `resume_kernel` continues from the
+active rows. The search `approach` ends after finitely many steps; branch and bound (`idcontrol.solvers.enumerate`)
+continues it from node to node.
 """
 
 from __future__ import annotations
@@ -306,13 +307,13 @@ def approach(rows: Rows, point: Point, count: int, limit: float, max_steps: int,
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _hold_equalities(rows: Rows, point: Point, equalities: int) -> tuple[int, int, float]:
-    """Add the equality rows one after the other; skip a row that depends on earlier rows and already holds.
+def _hold_equalities(rows: Rows, y: Array, factor: RowFactor, equalities: int) -> tuple[int, int, float]:
+    """Add the equality rows to y and the empty `factor`; skip a row that depends on earlier rows and already holds.
 
     Returns:
         Number of active rows; the row that contradicts earlier rows, -1 if no row does; its violation.
     """
-    columns, offset, y, factor = rows.columns, rows.offset, point.y, point.factor
+    columns, offset = rows.columns, rows.offset
     count, largest = 0, 0.0
     for i in range(equalities):
         largest = max(largest, abs(offset[i]))
@@ -338,34 +339,26 @@ def _hold_equalities(rows: Rows, point: Point, equalities: int) -> tuple[int, in
 
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
-def smallest_norm_kernel(rows: Rows, equalities: int, arena: Arena) -> SmallestNorm:
-    """Find the y of smallest norm at which the first `equalities` rows are zero and all other rows are nonnegative.
+def resume_kernel(rows: Rows, equalities: int, fixed: int, known: SmallestNorm, arena: Arena) -> SmallestNorm:
+    """Run `smallest_norm_kernel` from the active rows of an answer to some of the rows.
 
     Args:
-        rows: The rows, equalities first; some tolerances may be raised (`Rows.tolerance`).
+        rows: The rows, equalities first; the rows of `known` have the same numbers.
         equalities: Number of rows that are equalities.
-        arena: Arena for all arrays, including the arrays of the answer.
+        fixed: Number of active rows that are equalities.
+        known: Start: a solution without the rows added since; its y and factor are overwritten.
+        arena: Arena for all other arrays, including the multipliers of the answer.
 
     Returns:
         The point, or a certificate that no point satisfies the rows.
     """
     k, p = rows.columns.shape
-    y, u, multipliers, factor = zeros(arena, k), vector(arena, k), vector(arena, p), empty_factor(k, arena)
-    point, loss = Point(y, u, factor, multipliers, indices(arena, p)), vector(arena, k)
+    y, factor, u, multipliers, loss = known.y, known.factor, vector(arena, k), vector(arena, p), vector(arena, k)
+    point = Point(y, u, factor, multipliers, indices(arena, p))
     active, limit = factor.active, 20 * (p + k) + 50
     for i in range(p):
         point.demand[i] = ZERO if i < equalities else POSITIVE
-    fixed, wrong, missing = _hold_equalities(rows, point, equalities)
-    if wrong >= 0:
-        sign = 1.0 if missing > 0.0 else -1.0
-        for i in range(p):
-            multipliers[i] = 0.0
-        multipliers[wrong] = sign
-        for a in range(fixed):
-            multipliers[active[a]] = -sign * factor.coefficients[a]
-        return SmallestNorm(INFEASIBLE, 0, y, multipliers, factor, fixed)
-
-    count, steps, status = fixed, 0, ITERATIONS
+    count, steps, status = known.n_active, 0, ITERATIONS
     while steps < limit:
         # recompute accumulated values until the active set no longer changes
         solve_active(rows.offset, factor, count, y, u)
@@ -395,6 +388,33 @@ def smallest_norm_kernel(rows: Rows, equalities: int, arena: Arena) -> SmallestN
         push = u[a] if status == SOLVED else -loss[a]
         multipliers[active[a]] = push if a < fixed else max(push, 0.0)
     return SmallestNorm(status, steps, y, multipliers, factor, count)
+
+
+@linked
+@njit(cache=True, inner=True, error_model="numpy")
+def smallest_norm_kernel(rows: Rows, equalities: int, arena: Arena) -> SmallestNorm:
+    """Find the y of smallest norm at which the first `equalities` rows are zero and all other rows are nonnegative.
+
+    Args:
+        rows: The rows, equalities first; some tolerances may be raised (`Rows.tolerance`).
+        equalities: Number of rows that are equalities.
+        arena: Arena for all arrays, including the arrays of the answer.
+
+    Returns:
+        The point, or a certificate that no point satisfies the rows.
+    """
+    k, p = rows.columns.shape
+    y, multipliers, factor = zeros(arena, k), vector(arena, p), empty_factor(k, arena)
+    fixed, wrong, missing = _hold_equalities(rows, y, factor, equalities)
+    if wrong >= 0:
+        sign = 1.0 if missing > 0.0 else -1.0
+        for i in range(p):
+            multipliers[i] = 0.0
+        multipliers[wrong] = sign
+        for a in range(fixed):
+            multipliers[factor.active[a]] = -sign * factor.coefficients[a]
+        return SmallestNorm(INFEASIBLE, 0, y, multipliers, factor, fixed)
+    return resume_kernel(rows, equalities, fixed, SmallestNorm(SOLVED, 0, y, multipliers, factor, fixed), arena)
 
 
 @njit(cache=True, inner=True, error_model="numpy")

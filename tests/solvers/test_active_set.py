@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idcontrol.errors import InputError
+from idcontrol.kernels.arena import HEAP
 from idcontrol.problems.lcps import edge_rows
 from idcontrol.problems.steps import numbered_step
 from idcontrol.solvers.active_set import project
-from idcontrol.solvers.active_set_qp import QuadraticProgram, qp_residual, solve_qp
+from idcontrol.solvers.active_set_qp import QuadraticProgram, cut, minimizer, qp_residual, refined, solve_qp, uncut
 from idcontrol.solvers.status import TOLERANCE, SolverStatus
 
 
@@ -166,3 +167,24 @@ def test_multipliers_too_large_for_double_precision_are_rounded_together(number)
     # in units of the problem; the unit of a row may be a hundredth of this, and the rounding of other terms is excused
     missed = np.abs(np.minimum(result.z / result.z.max(), w / np.abs(r).max())).max()
     assert missed <= TOLERANCE
+
+
+@pytest.mark.interpreted
+def test_rows_added_when_violated_lead_to_the_optimum_with_all_rows():
+    rng = np.random.default_rng(7)
+    for _ in range(30):
+        k, p = int(rng.integers(1, 8)), int(rng.integers(1, 30))
+        root, g, A = rng.standard_normal((k, k)), rng.standard_normal(k), rng.standard_normal((p, k))
+        H, b = root @ root.T + 0.1 * np.eye(k), A @ rng.standard_normal(k) - rng.random(p)
+        cuts, order, x = uncut(H, g, HEAP), np.zeros(0, dtype=int), np.zeros(k)
+        while True:
+            minimizer(cuts, x)
+            new = np.setdiff1d(np.flatnonzero(A @ x < b), order)
+            if new.size == 0:
+                break
+            order, cuts = np.r_[order, new], cut(cuts, A[new], b[new], HEAP)
+            assert cuts.nearest.status == SolverStatus.SOLVED
+        answer, expected = refined(cuts, A[order], b[order], HEAP), solve_qp(H, g, A, b)
+        np.testing.assert_allclose(answer.x, expected.x, atol=1e-9 * (1.0 + np.abs(expected.x).max()))
+        np.testing.assert_allclose(answer.multipliers, expected.multipliers[order], atol=1e-7)
+        assert answer.residual <= TOLERANCE
