@@ -13,10 +13,11 @@ from tests.loop.storms import Body, session_of, walking
 SENSING = {
     "sent base": Sensing(),
     "estimated base": Sensing(base="estimated"),
+    "geometry": Sensing(contacts="geometry"),
+    "sensed": Sensing(contacts="sensed"),
+    "fused": Sensing(base="estimated", contacts="fused"),
 }
-"""Ways to use readings. Contacts other than planned ones are left out: `links` walks by them with torque commands, but
-sinks by 20 to 50 mm within seconds (sensed; fused with noise; geometry with a tilted IMU), so a fault is true.
-"""
+"""Ways to use readings."""
 
 
 class Faults:
