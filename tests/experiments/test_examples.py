@@ -19,7 +19,7 @@ import idcontrol.loop
 from idcontrol import cli
 from idcontrol.errors import InputError
 from idcontrol.experiments import live
-from idcontrol.experiments.examples import linear_feedback
+from idcontrol.experiments.examples import linear_feedback, tuned_gains
 from idcontrol.loop import launch
 from idcontrol.loop.clock import WallClock
 from idcontrol.loop.launch import LoopSettings
@@ -75,6 +75,17 @@ def test_linear_feedback_smooths_gains_that_a_slow_loop_cannot_hold():
         for law in (linear_feedback.impedance, linear_feedback.linear_feedback)
     )
     assert linear.dtau_nm_s < 0.5 * joint.dtau_nm_s
+
+
+@pytest.mark.slow
+def test_the_gradient_of_a_trot_by_its_gains_agrees_with_differences():
+    """Planned references depend on the state a little, and the gradient leaves this out."""
+    run = tuned_gains.trot(tuned_gains.START, derive=True, duration_s=0.3)
+    ahead, back = (
+        tuned_gains.trot(tuned_gains.START + size * run.gradient, derive=False, duration_s=0.3).cost
+        for size in (1e-3, -1e-3)
+    )
+    assert (ahead - back) / 2e-3 == pytest.approx(run.gradient @ run.gradient, rel=0.05)
 
 
 # --- the machine in C ---
