@@ -107,7 +107,12 @@ TELEOP: Final = WholeBodyConfig(
     com_kp_1_s2=60.0,
     inverse=RAMPED,
 )
-PUNCHED: Final = msgspec.structs.replace(TELEOP, punches=Punches(force_n=(50.0, 500.0)))
+PUNCHED: Final = msgspec.structs.replace(
+    TELEOP,
+    walk=Steps(single_s=0.3, double_s=0.1, reach_m=0.6),
+    lower_m=0.05,  # short legs reach no far step from a high pelvis
+    punches=Punches(force_n=(50.0, 500.0)),
+)
 
 UNITS: Final = {
     **dict.fromkeys(("com", "com_err", "hand_err", "feet", "gap", "cop", "cop_pred"), "m"),

@@ -9,7 +9,7 @@ control of legged locomotion).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -21,11 +21,14 @@ SOONEST: Final = 0.65
 """Minimum duration of a hurried step, relative to the planned time of single support."""
 LAST_S: Final = 0.1
 """A landing is no longer moved if it is due within this time [s]."""
+LATER_S: Final = 0.15
+"""Longest delay of a landing so that its foot moves farther [s]."""
 SOONER_S: Final = 0.02
 """Interval between the landing times that are compared [s]."""
 APART: Final = 0.8
-"""Minimum distance of two feet, as a share of their distance in the home pose. It is measured along the line between
-the feet in that pose."""
+"""Minimum distance of two feet, as a share of their distance in the home pose, unless their soles are much narrower."""
+SWIFTEST_M_S: Final = 2.0
+"""Largest mean speed of a foot on its way to a landing; g1 reached 2.2 m/s in steps that landed too near [m/s]."""
 LEANS_S: Final = (0.2, 0.4, 0.7, 1.0)
 """Times for which a pushed machine may lean on the edge of its soles, tried in turn [s]."""
 RETURNS_S: Final = 0.4
@@ -33,7 +36,7 @@ RETURNS_S: Final = 0.4
 STARTS_S: Final = 0.05
 """Time to move the load off a foot before an unplanned step [s]."""
 HURRY_M_S: Final = 1.0
-"""Cost of time in the choice of a step: landing one second sooner costs as much as this distance [m/s]."""
+"""Cost of time in the choice of a step: landing one second sooner or later costs as much as this distance [m/s]."""
 SLIGHT_M: Final = 0.002
 """Tolerated error of the divergent component [m]."""
 
@@ -45,11 +48,14 @@ class Ground(NamedTuple):
         feet: Poses (x, y, yaw) of the n feet, shape (n, 3) [m, m, rad].
         corners: Contact points that stay on the ground during the next step, shape (k, 2) [m].
         home: Poses of the feet in the home pose, shape (n, 3) [m, m, rad].
+        apart: Minimum distance of two feet, as a share of their distance in the home pose. It is measured along the
+            line between the feet in that pose.
     """
 
     feet: Array
     corners: Array
     home: Array
+    apart: float = APART
 
 
 class Caught(NamedTuple):
@@ -60,7 +66,7 @@ class Caught(NamedTuple):
         plan: The motion.
         missing: Error of the divergent component that remains although the machine leans and steps, minus the
             tolerated `SLIGHT_M`; at least 0 [m].
-        effort: Distance by which the next landing moves, plus the cost of landing sooner (`HURRY_M_S`) [m].
+        effort: Distances by which landings move, plus the cost of landing sooner or later (`HURRY_M_S`) [m].
     """
 
     steps: list[Footstep]
@@ -69,13 +75,16 @@ class Caught(NamedTuple):
     effort: float
 
 
-def caught(steps: Sequence[Footstep], ground: Ground, walk: Steps, plan: DcmPlan, t: float, com: Motion) -> Caught:
+def caught(steps: list[Footstep], ground: Ground, walk: Steps, plan: DcmPlan, t: float, com: Motion) -> Caught:
     """Choose the positions and times of the next steps so that they catch the centre of mass.
 
     First the zero-moment point moves within the sole. The next landing then moves so that the remaining error of the
     divergent component vanishes, as far as the reach allows. All later landings move by the same shift (Englsberger,
-    Ott & Albu-Schäffer 2015). The error grows by ``e^{ωt}`` until the landing, so the step may also land sooner
-    (Khadiv, Herzog, Moosavian & Righetti 2020, Walking control based on step timing adaptation).
+    Ott & Albu-Schäffer 2015). What the reach leaves is corrected by the landing after it, and so on: a machine that
+    would have to cross its legs sets the foot down beside the other one, which then steps aside. The error grows by
+    ``e^{ωt}`` until the landing, so the step may also land sooner (Khadiv, Herzog, Moosavian & Righetti 2020, Walking
+    control based on step timing adaptation), and if necessary all later steps are as short as `hurried` makes them. If
+    even this fails, a foot in the air may land later and farther.
 
     Args:
         steps: The remaining steps; if a foot is in the air, its step is the first.
@@ -86,25 +95,94 @@ def caught(steps: Sequence[Footstep], ground: Ground, walk: Steps, plan: DcmPlan
         com: Measured horizontal motion of the centre of mass, shapes (2,); its acceleration is not used.
     """
     dcm, best = com.value + com.velocity / plan.omega, (np.inf, np.inf)
-    latest, soonest = steps[0].land_s, max(min(steps[0].lift_s, t + STARTS_S) + SOONEST * walk.single_s, t + LAST_S)
-    for land_s in np.arange(latest, min(soonest, latest) - 1e-9, -SOONER_S):
-        timed = retimed(steps, float(land_s), t)
-        times, zmp = _knots_from(timed, ground.feet, walk.double_s, plan, t)
-        weights, stands = dcm_at_knots(times, np.eye(len(times)), plan.omega)[0], times <= land_s
-        stands[0] = t >= timed[0].lift_s
-        share, centre = weights[stands].sum(), zmp[stands][-1]
-        error = dcm - weights @ zmp
-        error = error - share * (closest(ground.corners, centre + error / share) - centre)
-        aside = _knots_from(moved_by(timed, np.array([1.0, 0.0])), ground.feet, walk.double_s, plan, t)[1]
-        gain = weights @ (aside - zmp)[:, 0]
-        shift = _allowed(error / gain, timed[0], ground, walk.reach_m)
-        missing = float(np.linalg.norm(error - gain * shift))
-        # compare the missing part of the component first, then the cost of shift and time
-        cost = max(missing - SLIGHT_M, 0.0), float(np.linalg.norm(shift)) + HURRY_M_S * (latest - land_s)
-        if cost < best:
-            best, chosen, free = cost, moved_by(timed, shift), np.flatnonzero(stands).tolist()
+    for later, landings in _timings(steps, walk, t):
+        if best[0] == 0.0:
+            break
+        for land_s in landings:
+            timed = retimed(later, float(land_s), t)
+            times, zmp = _knots_from(timed, ground.feet, walk.double_s, plan, t)
+            weights, stands = dcm_at_knots(times, np.eye(len(times)), plan.omega)[0], times <= land_s
+            stands[0] = t >= timed[0].lift_s
+            share, centre = weights[stands].sum(), zmp[stands][-1]
+            error = dcm - weights @ zmp
+            error = error - share * (closest(ground.corners, centre + error / share) - centre)
+            moved, missing, way_m = _moved(timed, error, weights, zmp, ground, walk, plan, t)
+            # compare the missing part of the component first, then the cost of shifts and time
+            cost = max(missing - SLIGHT_M, 0.0), way_m + HURRY_M_S * abs(steps[0].land_s - land_s)
+            if cost < best:
+                best, chosen, free = cost, moved, np.flatnonzero(stands).tolist()
     times, zmp = _knots_from(chosen, ground.feet, walk.double_s, plan, t)
     return Caught(chosen, dcm_plan(times, zmp, plan.omega, com.value, dcm, free), *best)
+
+
+def _timings(steps: list[Footstep], walk: Steps, t: float) -> Iterator[tuple[list[Footstep], Array]]:
+    """Yield steps with landing times of their first step, to be compared if all earlier ones do not suffice.
+
+    The first step may land sooner. Then later steps are `hurried`, too. At last, a foot in the air may land later, to
+    move farther.
+    """
+    latest, quick = steps[0].land_s, hurried(steps, walk)
+    soonest = min(max(min(steps[0].lift_s, t + STARTS_S) + SOONEST * walk.single_s, t + LAST_S), latest)
+    sooner = np.arange(latest, soonest - 1e-9, -SOONER_S)
+    yield steps, sooner
+    yield quick, sooner
+    if t >= steps[0].lift_s:
+        yield quick, np.arange(max(latest + SOONER_S, t + LAST_S), latest + LATER_S, SOONER_S)
+
+
+def _moved(
+    steps: list[Footstep],
+    error: Array,
+    weights: Array,
+    zmp: Array,
+    ground: Ground,
+    walk: Steps,
+    plan: DcmPlan,
+    t: float,
+) -> tuple[list[Footstep], float, float]:
+    """Move the landings, one after the other, so that an error of the divergent component vanishes.
+
+    Args:
+        steps: The steps.
+        error: The error, shape (2,) [m].
+        weights: Weights of the knots in the component, shape (k,).
+        zmp: Positions of the knots with these steps, shape (k, 2) [m].
+        ground: As for `caught`, and so are all further arguments.
+        walk: See there.
+        plan: See there.
+        t: See there [s].
+
+    Returns:
+        The steps, the error that remains [m], and the sum of all shifts [m].
+    """
+    feet, way_m, moved = ground.feet.copy(), 0.0, list(steps)
+    for k, step in enumerate(steps):
+        time_s = step.land_s - max(step.lift_s, t)
+        if time_s >= LAST_S - 1e-9:
+            aside = [*steps[:k], *moved_by(steps[k:], np.array([1.0, 0.0]))]
+            knots, travel_m = _knots_from(aside, ground.feet, walk.double_s, plan, t)[1], SWIFTEST_M_S * time_s
+            share = float(weights @ (knots - zmp)[:, 0])
+            if step.lift_s < t:  # a foot on its way reaches at least its present goal
+                way = (step.places - feet[list(step.feet)])[:, :2].mean(axis=0)
+                travel_m = max(travel_m, float(np.linalg.norm(way)))
+            shift = _allowed(error / share, moved[k], ground._replace(feet=feet), walk.reach_m, travel_m)
+            error = error - share * shift
+            moved[k:] = moved_by(moved[k:], shift)
+            way_m += float(np.linalg.norm(shift))
+        feet[list(step.feet)] = moved[k].places
+        if np.linalg.norm(error) < SLIGHT_M:
+            break
+    return moved, float(np.linalg.norm(error)), way_m
+
+
+def hurried(steps: list[Footstep], walk: Steps) -> list[Footstep]:
+    """Return the steps with the shortest swings from the second step on, and `STARTS_S` between them."""
+    out, land_s = [steps[0]], steps[0].land_s
+    for step in steps[1:]:
+        lift_s = min(step.lift_s, land_s + STARTS_S)
+        land_s = lift_s + min(step.land_s - step.lift_s, SOONEST * walk.single_s)
+        out.append(step._replace(lift_s=lift_s, land_s=land_s))
+    return out
 
 
 def on_the_spot(walk: Steps, feet: Array, groups: Sequence[tuple[int, ...]], begin_s: float) -> list[Footstep]:
@@ -190,15 +268,17 @@ def _knots_from(
     return np.append(t, times[ahead]), np.vstack([now, zmp[ahead]])
 
 
-def _allowed(shift: Array, step: Footstep, ground: Ground, reach_m: float) -> Array:
-    """Limit the `shift` of a step so that its feet land within reach and do not cross, shape (2,) [m]."""
+def _allowed(shift: Array, step: Footstep, ground: Ground, reach_m: float, travel_m: float) -> Array:
+    """Limit the `shift` of a step, shape (2,) [m]: within reach, at most `travel_m` from its feet, without crossing."""
     stands = [foot for foot in range(len(ground.feet)) if foot not in step.feet]
     amid, home = ground.feet[stands].mean(axis=0), ground.home[stands].mean(axis=0)
     off = shift + step.places[:, :2].mean(axis=0)
     off -= np.mean([compose(amid, ground.home[foot] - home)[:2] for foot in step.feet], axis=0)
     shift = shift - off * max(1.0 - reach_m / max(float(np.linalg.norm(off)), 1e-9), 0.0)
+    way = shift + (step.places - ground.feet[list(step.feet)])[:, :2].mean(axis=0)
+    shift = shift - way * max(1.0 - travel_m / max(float(np.linalg.norm(way)), 1e-9), 0.0)
     for (foot, place), other in itertools.product(zip(step.feet, step.places, strict=True), stands):
         way = compose(amid, ground.home[foot] - ground.home[other])[:2] - amid[:2]
-        least, along = APART * float(way @ way), place[:2] + shift - ground.feet[other, :2]
+        least, along = ground.apart * float(way @ way), place[:2] + shift - ground.feet[other, :2]
         shift = shift + max(least - float(way @ along), 0.0) / float(way @ way) * way
     return np.asarray(shift)

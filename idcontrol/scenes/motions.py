@@ -207,6 +207,10 @@ class Walk:
         self.end_s = (float(times[-1]) if way is None else float(way.times[-1]) + ROUTE_ENDS_S) + dcm.SETTLE_S
         self.landings: list[Landing] = []
         self.caught = 0
+        width = float(np.ptp(body.corners(body.home.q, [0])[:, 1]))
+        distance = float(np.linalg.norm(self._feet[1] - self._feet[0]))
+        # a gap as wide as a sole remains
+        self._apart = min(capture.APART, 2.0 * width / distance) if width > 0.0 else capture.APART
         self._stood, self._passed = self._feet.copy(), 0
         self._done, self._starts, self._ways = 0, dict[int, Any](), dict[int, tuple[float, dcm.Motion]]()
 
@@ -244,14 +248,16 @@ class Walk:
         self._body.com.pendulum_m = float(self._heights[1]) if self.caught and ahead else 0.0
         com, planned = self._body.moving_com(state), dcm.com_at(self.plan, t)
         off = com.value - planned.value + (com.velocity - planned.velocity) / omega
-        if ahead and t >= ahead[0].land_s - capture.LAST_S:
+        if ahead and t >= ahead[0].land_s - capture.SOONER_S:
             return
         if np.linalg.norm(off) < LEAVES_M:
             if not ahead and t > self.plan.begin[-1] and (closing := self._closing(state)):
                 self._go_on(self._best([closing], state, com), t)
             return
         feet = self._body.centres(state.q)
-        if ahead and ((going := self._best([ahead], state, com)).missing == 0.0 or self._starts):
+        # a foot that is about to lift does not wait for another plan
+        soon = bool(ahead) and ahead[0].lift_s < t + capture.STARTS_S
+        if ahead and ((going := self._best([ahead], state, com)).missing == 0.0 or soon):
             self._go_on(going, t)
             return
         if not ahead:
@@ -271,7 +277,7 @@ class Walk:
             standing = [foot for foot in range(len(feet)) if foot not in steps[0].feet]
             soles = body.corners(state.q, standing)
             centre = soles.mean(axis=0)
-            ground = capture.Ground(feet, centre + SURE * (soles - centre), self._feet)
+            ground = capture.Ground(feet, centre + SURE * (soles - centre), self._feet, self._apart)
             options.append(capture.caught(steps, ground, self.walk, self.plan, state.t, com))
         return min(options, key=lambda option: (option.missing, option.effort))
 

@@ -102,6 +102,29 @@ def test_feet_neither_cross_nor_leave_their_reach(x, y):
     assert np.linalg.norm(place[:2] - FEET[0, :2]) <= 0.6 + 0.17
 
 
+def test_machine_pushed_across_its_stance_foot_sets_the_other_foot_down_and_steps_aside():
+    """Legs do not cross: the first foot lands as near as it may, and the second one catches the pendulum."""
+    catch = caught(pushed(0.0, -0.35))
+    assert catch.missing == 0.0
+    first, second = catch.steps
+    assert first.places[0, 1] - FEET[1, 1] == pytest.approx(0.8 * 0.17)
+    assert second.places[0, 1] < FEET[1, 1] - 0.3
+    assert abs(second.places[0, 1] - FEET[1, 1]) <= 2.0 * (second.land_s - second.lift_s)
+    np.testing.assert_allclose(dcm.com_at(catch.plan, 1.0).velocity, [0.0, -0.35], atol=1e-13)
+    np.testing.assert_allclose(dcm.com_at(catch.plan, 30.0).value[1], 0.5 * (first.places + second.places)[0, 1])
+
+
+def test_foot_about_to_land_flies_on_to_where_a_late_push_needs_it():
+    steps, com = capture.on_the_spot(WALK, FEET, [(0,), (1,)], 1.0), Motion(*np.array([[0, -0.06], [0, 0.6], [0, 0]]))
+    catch = capture.caught(steps, Ground(FEET, FEET[1, :2] + SOLE, FEET), WALK, START, 1.27, com)
+    assert catch.missing == 0.0
+    assert 0.0 < catch.steps[0].land_s - steps[0].land_s < 0.15
+    way = catch.steps[0].places[0, 1] - FEET[0, 1]
+    assert 0.1 < way <= 2.0 * (catch.steps[0].land_s - 1.27) + 1e-9
+    phases = [(1.27 - step.lift_s) / (step.land_s - step.lift_s) for step in (steps[0], catch.steps[0])]
+    assert phases[0] == pytest.approx(phases[1])
+
+
 def test_machine_that_falls_onto_the_landed_foot_lifts_the_other_at_once():
     first, second = capture.on_the_spot(WALK, FEET, [(0,), (1,)], 1.0)
     assert second.lift_s - first.land_s == pytest.approx(capture.STARTS_S)
