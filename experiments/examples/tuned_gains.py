@@ -118,8 +118,8 @@ def tune(*, derive: bool, runs: int = 150) -> tuple[Array, int]:
         return (run.cost, run.gradient) if derive else run.cost
 
     options = {"maxiter": 10} if derive else {"maxfev": runs, "xatol": 0.02, "fatol": 1e-3}
-    found = minimize(cost, START, jac=derive, method="BFGS" if derive else "Nelder-Mead", options=options)
-    return found.x, int(found.nfev)
+    best = minimize(cost, START, jac=derive, method="BFGS" if derive else "Nelder-Mead", options=options)
+    return best.x, int(best.nfev)
 
 
 def show(name: str, gains: Array, runs: int, seconds: float) -> None:
