@@ -49,12 +49,15 @@ def overlay(named: Sequence[tuple[str, RunOutcome]]) -> Plots | None:
         error = 1e3 * np.abs(walk.q - walk.arrays["q_des"]).mean(axis=1)
         errors.append(Curve(name, held(times, error, t), color, (name,)))
     of_all = np.fmax.reduce([np.abs(curve.values) for curve in rates])
+    # the middle of the shortest run: a run that fell early is in the window, too
+    middle = min(float(walk.arrays["t"][len(walk.arrays["t"]) // 2]) for _, walk, _ in walks)
+    period = max(walk.layout.gait_period_s for _, walk, _ in walks)
     return Plots(
         t=t,
         overview=Curve("largest torque rate of all runs", of_all, COLORS[1], look="area"),
         sections=[
             Section(
-                "Torques, run beside run",
+                "Torques of all runs",
                 "Torque of the chosen joint and its rate of change, vertical force of the chosen foot, and mean joint "
                 "position error, in the colour of each run.",
                 [
@@ -68,6 +71,7 @@ def overlay(named: Sequence[tuple[str, RunOutcome]]) -> Plots | None:
         choices={"Runs": [name for name, _, _ in walks], "Joints": joints, "Feet": feet},
         shown=(*(name for name, _, _ in walks), *joints[:1], *feet[:1]),
         moments=worst,
+        window=(middle - period, middle + period),
     )
 
 

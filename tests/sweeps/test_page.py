@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -142,6 +143,15 @@ def test_torques_of_all_runs_lie_over_each_other_on_one_time_axis(folder):
         *walks.FEET
     }
     assert len(plots.moments) == len(outcomes)
+
+
+def test_overlaid_curves_open_on_two_strides_of_the_shortest_run(folder, tmp_path):
+    first = record.load(folder).outcomes[0]
+    walks.record(tmp_path / "short", data=walks.arrays(0.6))
+    short = replace(first, folder=tmp_path / "short")
+    begin, end = overlay([("one", first), ("short", short)]).window
+    assert end - begin == pytest.approx(2.0 * walks.LAYOUT.gait_period_s)
+    assert 0.5 * (begin + end) == pytest.approx(0.3)
 
 
 def test_overlaid_curves_match_each_record(folder):
