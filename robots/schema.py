@@ -358,11 +358,8 @@ def _value_problems(value: Any, kind: Any, at: str) -> list[str]:
 def _inconsistencies(raw: Mapping[str, Any]) -> list[str]:
     """Return contradictions between keys whose values are valid by themselves."""
     feet, gait, limits = raw.get("feet", []), raw.get("gait"), raw.get("limits")
-    named = [foot.get("name") for foot in feet if isinstance(foot, Mapping)] if isinstance(feet, list) else [None]
+    named, problems = _names(feet), _repeated(raw)
     names = [name for name in named if isinstance(name, str)]
-    problems = [
-        f"feet: the name {name} is given twice; rename one" for name in sorted(set(names)) if names.count(name) > 1
-    ]
     volts = limits.get("voltage_v") if isinstance(limits, Mapping) else None
     match volts:
         case [int() | float() as low, int() | float() as high] if low >= high:
@@ -381,6 +378,25 @@ def _inconsistencies(raw: Mapping[str, Any]) -> list[str]:
         f"gait.touchdown.{name}: is missing; every foot needs its phase" for name in names if name not in touchdown
     ]
     return problems
+
+
+def _names(entries: Any) -> list[Any]:
+    """Return the names in a list of tables; ``[None]`` if it is no list."""
+    if not isinstance(entries, list):
+        return [None]
+    return [entry.get("name") for entry in entries if isinstance(entry, Mapping)]
+
+
+def _repeated(raw: Mapping[str, Any]) -> list[str]:
+    """Return a line for each name that feet, soles and hands share: each is a foot of `Reference.stance`."""
+    seen, lines = set[str](), list[str]()
+    for key in ("feet", "soles", "hands"):
+        for name in _names(raw.get(key, [])):
+            if isinstance(name, str) and name in seen:
+                lines.append(f"{key}: the name {name} is given twice; rename one")
+            elif isinstance(name, str):
+                seen.add(name)
+    return sorted(set(lines))
 
 
 def _literal(value: Any) -> str:

@@ -63,20 +63,31 @@ def no_targets(k: int) -> Targets:
     )
 
 
-def _numbers(what: str, values: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
-    """Return finite numbers of a shape; a single number is repeated.
+def _shown(values: object) -> str:
+    """Return the representation of a value in one line."""
+    return " ".join(repr(values).split())
+
+
+def _numbers(what: str, values: npt.ArrayLike, shape: tuple[int, ...], *, repeat: bool = False) -> Array:
+    """Return finite numbers of a shape.
+
+    Args:
+        what: Name of the values in messages.
+        values: The numbers.
+        shape: Their shape.
+        repeat: True to accept also a single number, which is repeated.
 
     Raises:
-        InputError: The values are not numbers, are not finite, or have another shape; `what` names them in the message.
+        InputError: The values are not numbers, are not finite, or have another shape.
     """
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError(f"{what} must be numbers of shape {shape}, not {values!r}") from None
-    if array.shape not in ((), shape):
-        raise InputError(f"{what} must be numbers of shape {shape}, not of shape {array.shape}: {values!r}")
+        raise InputError(f"{what} must be numbers of shape {shape}, not {_shown(values)}") from None
+    if array.shape != shape and not (repeat and array.shape == ()):
+        raise InputError(f"{what} must be numbers of shape {shape}, not of shape {array.shape}: {_shown(values)}")
     if not np.isfinite(array).all():
-        raise InputError(f"{what} must be finite, not {values!r}")
+        raise InputError(f"{what} must be finite, not {_shown(values)}")
     return array.copy() if array.shape == shape else np.full(shape, array)
 
 
@@ -101,8 +112,9 @@ class _Rows:
     ) -> None:
         self._name, self._part, self.is_set = name, part, False
         self._own, self._rooms, size = no_targets(1), list[tuple[Targets, int]](), (part.stop - part.start,)
-        stiffness = _numbers(f"kp of {name}", kp, size)
-        damping = 2.0 * np.sqrt(np.maximum(stiffness, 0.0)) if kd is None else _numbers(f"kd of {name}", kd, size)
+        stiffness = _numbers(f"kp of {name}", kp, size, repeat=True)
+        critical = 2.0 * np.sqrt(np.maximum(stiffness, 0.0))
+        damping = critical if kd is None else _numbers(f"kd of {name}", kd, size, repeat=True)
         if (stiffness < 0.0).any() or (damping < 0.0).any():
             raise InputError(f"gains of {name} must not be negative: kp {stiffness.tolist()}, kd {damping.tolist()}")
         self._write("kp", stiffness, part)
@@ -117,7 +129,7 @@ class _Rows:
 
     @weight.setter
     def weight(self, values: npt.ArrayLike) -> None:
-        weight = _numbers(f"weight of {self._name}", values, (self._part.stop - self._part.start,))
+        weight = _numbers(f"weight of {self._name}", values, (self._part.stop - self._part.start,), repeat=True)
         if (weight < 0.0).any():
             raise InputError(f"weights of {self._name} must not be negative, not {weight.tolist()}")
         self._write("weight", np.where(weight > 0.0, np.inf, 0.0) if self._strict else weight, self._part)
@@ -357,7 +369,7 @@ class Posture:
             self.gains = stiffness, damping
         self.joint_weight = _numbers("weights of the posture", weight, np.shape(weight))
         if not (self.joint_weight > 0.0).all():
-            raise InputError(f"weights of the posture must be positive, not {weight!r}")
+            raise InputError(f"weights of the posture must be positive, not {_shown(weight)}")
 
 
 Task: TypeAlias = Frame | CoM | Momentum | Posture | Force

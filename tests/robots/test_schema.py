@@ -56,6 +56,12 @@ def problems(tmp_path, old, new):
         ("LF = 0.25", "XX = 0.25", "gait.touchdown.XX: no such foot; feet: LF, RF, LH, RH"),
         ("LF = 0.25, ", "", "gait.touchdown.LF: is missing; every foot needs its phase"),
         ('name = "LF"', 'name = "RF"', "feet: the name RF is given twice; rename one"),
+        (
+            "[limits]",
+            '[[soles]]\nname = "RF"\nframe = "trunk"\ncorners_m = [[0, 0, 0], [1, 0, 0], [0, 1, 0]]\n[limits]',
+            "soles: the name RF is given twice; rename one",
+        ),
+        ("[limits]", '[[soles]]\nname = "S"\nframe = "trunk"\n[limits]', "soles[0].corners_m: is missing; add it"),
     ],
 )
 def test_a_wrong_key_or_value_is_named_with_the_way_to_mend_it(tmp_path, old, new, line):
