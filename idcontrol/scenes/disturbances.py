@@ -221,7 +221,7 @@ class Kicked(DisturbedPlant):
     """A plant that is pushed once, in one step or in several consecutive steps.
 
     Attributes:
-        countdown: Number of steps before the push; each step counts it down, also below zero.
+        countdown: Number of steps between a reset and the push.
         velocity: Velocity that the push adds in each step, world frame, shape (3,) [m/s].
         steps: Number of steps that the push lasts.
     """
@@ -229,12 +229,18 @@ class Kicked(DisturbedPlant):
     countdown: int
     velocity: Array
     steps: int = 1
+    _step: int = 0
+
+    def reset(self, state: State) -> State:
+        """Start from `state`, with the push still to come."""
+        self._step = 0
+        return self.plant.reset(state)
 
     def step(self, tau: Array, dt: float) -> State:
         """Step the plant; if the push is due, push first."""
-        if -self.steps < self.countdown <= 0:
+        if self.countdown <= self._step < self.countdown + self.steps:
             self.plant.push(self.velocity)
-        self.countdown -= 1
+        self._step += 1
         return self.plant.step(tau, dt)
 
 

@@ -12,6 +12,7 @@ from idcontrol.planners.gait import Gait
 from idcontrol.scenes.disturbances import (
     Delayed,
     Disturbance,
+    Kicked,
     LeaningSpheres,
     Patch,
     Patched,
@@ -32,13 +33,14 @@ class Scripted:
 
     def __init__(self, touching=()):
         self.torques, self.touching, self.last = [], list(touching), None
+        self.pushed = []
 
     def reset(self, state):
-        self.torques = []
+        self.torques, self.pushed = [], []
         return state
 
     def push(self, velocity):
-        pass
+        self.pushed.append(len(self.torques))
 
     def step(self, tau, dt):
         self.torques.append(float(tau[0]))
@@ -51,6 +53,17 @@ class Scripted:
 
 def state(t=0.0):
     return State(t=t, q=np.zeros(0), v=np.zeros(0))
+
+
+@pytest.mark.parametrize("earlier", [0, 2, 5, 20])
+def test_a_kick_comes_so_many_steps_after_the_last_reset(earlier):
+    plant = Scripted()
+    kicked = Kicked(plant, 3, np.zeros(3), steps=2)
+    for steps in (earlier, 10):
+        kicked.reset(state())
+        for _ in range(steps):
+            kicked.step(np.zeros(1), H)
+    assert plant.pushed == [3, 4]
 
 
 @pytest.mark.parametrize("periods", [0, 1, 3])
