@@ -513,7 +513,7 @@ def end_speed(recorded: Mapping[str, Array]) -> float | None:
 
     Return None if the record ends in another mode.
     """
-    active = np.flatnonzero(recorded["mode"] < Mode.DAMPED)
+    active = np.flatnonzero(~np.isin(recorded["mode"], (Mode.DAMPED, Mode.STOPPED)))
     last = recorded["v"][active[-1] + 1 if active.size else 0 :, :3]
     return float(np.linalg.norm(last, axis=1).max()) if len(last) else None
 

@@ -165,6 +165,12 @@ def test_the_speed_at_the_end_leaves_out_braking_before_a_recovery():
     assert end_speed({"mode": mode[:3], "v": v[:3]}) is None
 
 
+def test_a_record_that_ends_armed_has_no_speed_at_the_end():
+    mode = np.array([Mode.RUNNING, Mode.DAMPED, Mode.READY, Mode.ARMED])
+    assert end_speed({"mode": mode, "v": np.ones((4, 6))}) is None
+    assert end_speed({"mode": np.append(mode, Mode.STOPPED), "v": np.zeros((5, 6))}) == 0.0
+
+
 def test_every_fault_has_a_rule_and_a_sentence():
     assert set(NAMES) == set(MEANINGS) == set(Fault)
     assert all(isinstance(getattr(Policy(), name), Rule) for name in NAMES.values())
