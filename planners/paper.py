@@ -26,6 +26,7 @@ from idcontrol.planners.joints import LegPlan, collect_joints
 from idcontrol.planners.legs import Feet, LegPose, Legs, leg_jacobian, place_leg, reach, solve_symmetric
 from idcontrol.planners.measured import Measured, read_state
 from idcontrol.planners.packing import Record, pack
+from idcontrol.planners.waypoints import plane_points
 from idcontrol.types import Array, Booleans, Reference, State
 
 LINKS_NOMINAL: Array = np.array([0.03, 0.0, 0.0]) + np.array(
@@ -72,11 +73,9 @@ class OriginalWaypoints:
             radius: Distance at which a waypoint counts as reached [m].
 
         Raises:
-            InputError: The points are not a list of pairs.
+            InputError: The points are not a list of finite pairs, at least one.
         """
-        self.points: Array = np.array(points, dtype=np.float64)
-        if self.points.ndim != 2 or self.points.shape[1] != 2:
-            raise InputError(f"waypoints must be a list of (x, y) in metres; got {points!r}")
+        self.points = plane_points(points)
         self._speed, self._turn, self._radius = speed, turn, radius
         self.reset(np.zeros(3))
 

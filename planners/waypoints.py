@@ -31,6 +31,21 @@ BRAKING = 0.25
 """Deceleration towards a waypoint [m/s²]; at a distance d from it, the speed is at most ``√(2 BRAKING d)``."""
 
 
+def plane_points(points: Sequence[Sequence[float]]) -> Array:
+    """Return waypoints (x, y) as an array, shape (n, 2) [m].
+
+    Raises:
+        InputError: The points are not a list of finite pairs, at least one.
+    """
+    try:
+        pairs: Array = np.array(points, dtype=np.float64)
+    except (TypeError, ValueError):  # unequal lengths, or no numbers
+        pairs = np.zeros(0)
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.all(np.isfinite(pairs)):
+        raise InputError(f"waypoints must be a list of (x, y) in metres; got {points!r}")
+    return pairs
+
+
 class Waypoints:
     """A command that leads from point to point in a loop.
 
@@ -61,9 +76,7 @@ class Waypoints:
             InputError: The points are not a list of finite pairs, two successive points are equal, or `speed` or `turn`
                 is not positive.
         """
-        self.points: Array = np.array(points, dtype=np.float64)
-        if self.points.ndim != 2 or self.points.shape[1] != 2 or not np.all(np.isfinite(self.points)):
-            raise InputError(f"waypoints must be a list of (x, y) in metres; got {points!r}")
+        self.points = plane_points(points)
         if len(self.points) > 1 and np.any(np.all(self.points == np.roll(self.points, -1, axis=0), axis=1)):
             raise InputError(f"two waypoints in a row are equal: {points!r}; leave one of them out")
         if not (speed > 0.0 and turn > 0.0):

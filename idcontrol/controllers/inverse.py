@@ -124,7 +124,7 @@ class InverseDynamics:
             limits: Limits of a torque filter; gains and `Reference.a` are then in units of torque.
 
         Raises:
-            InputError: A task is unusable.
+            InputError: A task is unusable, or the gains do not fit the joints.
             UnknownName: The frame of a task does not exist.
         """
         if scheme.after is None and any(isinstance(task, Force) for task in tasks):
@@ -492,6 +492,18 @@ def _scheme_for(scheme: Scheme, settings: InverseSettings) -> tuple[Scheme, floa
     return scheme, 0.0 if scheme.rigid else float(v_tol)
 
 
+def _per_joint(name: str, gain: Array | float, a: int) -> Array:
+    """Return a gain for each of `a` joints, shape (a,).
+
+    Raises:
+        InputError: `gain` is neither a number nor of shape (a,).
+    """
+    try:
+        return np.full(a, gain, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"gains: {name} must be one number, or {a} numbers, one for each joint") from None
+
+
 def _machine(
     scheme: Scheme, system: System, gains: Gains, h: float, settings: InverseSettings
 ) -> Callable[..., Machine]:
@@ -507,8 +519,8 @@ def _machine(
         fixed=np.arange(u, u + a),
     )
     joints = JointLaw(
-        kp=np.full(a, gains.kp, dtype=np.float64),
-        kd=np.full(a, gains.kd, dtype=np.float64),
+        kp=_per_joint("kp", gains.kp, a),
+        kd=_per_joint("kd", gains.kd, a),
         limit=system.effort_limit,
         room=_room(scheme, settings, system),
     )

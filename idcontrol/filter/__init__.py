@@ -90,7 +90,7 @@ class Torques:
                 limit. A rate limit delays torques, which may destabilize stiff gains.
 
         Raises:
-            InputError: `robot` is no robot, or a number is out of its range.
+            InputError: `robot` is no robot, a number is out of its range, or the gains do not fit the joints.
         """
         if not 0.0 <= mu < math.inf:
             raise InputError(f"mu is {mu:g}; a filter needs a finite friction coefficient, 0 or more")

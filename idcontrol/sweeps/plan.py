@@ -14,7 +14,7 @@ import msgspec
 
 from idcontrol.config.changes import folder_name
 from idcontrol.config.configuration import build, full_key, jsonable, keys
-from idcontrol.errors import UnknownName
+from idcontrol.errors import InputError, UnknownName
 
 DIGITS = 6
 """Number of digits at the end of a folder name; they distinguish configurations with the same words."""
@@ -61,7 +61,14 @@ class PlannedRun:
 
 
 def product(axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """Return every combination of the values of `axes`, the last axis varying fastest."""
+    """Return every combination of the values of `axes`, the last axis varying fastest.
+
+    Raises:
+        InputError: An axis has no values.
+    """
+    for key, values in axes.items():
+        if not len(values):
+            raise InputError(f"{key}: there are no values to vary; give one or more")
     return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
 
 

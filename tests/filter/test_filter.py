@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import idcontrol as idc
 from idcontrol.adapters.gymnasium import JointTargets
+from idcontrol.controllers import Gains
 from idcontrol.filter.nearest import WRENCH_WEIGHT
 
 MU, H = 0.3, 1e-3
@@ -212,6 +213,10 @@ def test_unusable_targets_give_no_torque_and_one_line(robot, standing, target):
         ({"mu": -0.1}, "mu is -0.1; a filter needs a finite friction coefficient, 0 or more"),
         ({"mu": 0.5, "force_n": 0.0}, "force_n is 0; it must be positive"),
         ({"mu": 0.5, "power_w": np.nan}, "power_w is nan; it must be positive"),
+        (
+            {"mu": 0.5, "gains": Gains(kp=40.0, kd=np.ones(11))},
+            "gains: kd must be one number, or 12 numbers, one for each joint",
+        ),
     ],
 )
 def test_unusable_limits_are_refused(robot, options, line):

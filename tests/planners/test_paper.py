@@ -123,5 +123,6 @@ def test_the_original_waypoint_rule_turns_at_full_rate_and_never_slows_down():
 def test_gaits_and_waypoints_that_do_not_fit_are_refused():
     with pytest.raises(InputError, match="touchdowns"):
         paper_planner(Schedule.constant(0.0), gait=Gait(touchdown=(0.5,)))
-    with pytest.raises(InputError, match="list of"):
-        OriginalWaypoints([], speed=0.2, turn=1.0)
+    for points in ([], [(0.0, 1.0), (0.0,)]):
+        with pytest.raises(InputError, match="list of"):
+            OriginalWaypoints(points, speed=0.2, turn=1.0)

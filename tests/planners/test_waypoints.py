@@ -70,6 +70,8 @@ def test_a_single_reached_waypoint_is_approached_again():
         ([], 0.2, "list of"),
         ([(0.0, 1.0, 2.0)], 0.2, "list of"),
         ([(0.0, math.nan)], 0.2, "list of"),
+        ([(0.0, 1.0), (0.0,)], 0.2, "list of"),
+        ([("north", "south")], 0.2, "list of"),
         ([(0.0, 1.0), (0.0, 1.0)], 0.2, "two waypoints in a row are equal"),
         ([(0.0, 1.0)], 0.0, "positive"),
     ],

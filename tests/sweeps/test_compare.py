@@ -17,7 +17,7 @@ import pytest
 import idcontrol as idc
 from idcontrol import cli
 from idcontrol.cli.compare import _report_end, _study_runs
-from idcontrol.errors import UnknownName
+from idcontrol.errors import InputError, UnknownName
 from idcontrol.record.recording import Recorder, load
 from idcontrol.sweeps import record
 from idcontrol.sweeps.execute import damage
@@ -317,4 +317,10 @@ def test_the_line_of_a_run_names_varied_settings_or_differences_from_its_preset(
 def test_unknown_names_are_refused_before_anything_runs(drift, controllers, settings, line):
     with pytest.raises(UnknownName, match=re.escape(line)):
         idc.compare("drift", controllers, out="c", **settings)
+    assert not Path("c").exists()
+
+
+def test_python_compares_no_controllers_with_one_line_and_no_folder(drift):
+    with pytest.raises(InputError, match="controller: there are no values to vary"):
+        idc.compare("drift", [], out="c")
     assert not Path("c").exists()

@@ -31,6 +31,11 @@ def test_a_product_has_every_combination_once_the_last_axis_fastest():
     ]
 
 
+def test_an_axis_without_values_is_refused():
+    with pytest.raises(InputError, match="mu: there are no values to vary; give one or more"):
+        product({"controller": ["pid", "id"], "mu": []})
+
+
 finite = st.floats(allow_nan=False, allow_infinity=False)
 
 
