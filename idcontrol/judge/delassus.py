@@ -28,6 +28,8 @@ def miss(W: Array, q: Array, mu: Array, r: Array) -> float:
     """
     if not np.isfinite(r).all():
         return float(np.inf)
+    if r.size == 0:
+        return 0.0
     impulse, u = r.reshape(-1, 3), (W @ r + q).reshape(-1, 3)
     mobility = np.diag(W).reshape(-1, 3).mean(axis=1)
     s = 1.0 / np.maximum(mobility, 1e-12 * mobility.max())[:, None]  # the value for immovable contacts is arbitrary

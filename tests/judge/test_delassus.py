@@ -44,6 +44,11 @@ def test_every_kind_of_wrong_answer_is_seen(q, r):
     assert miss(*contact(q), np.array(r)) > 0.01
 
 
+def test_no_contact_misses_nothing():
+    none = np.zeros(0)
+    assert miss(np.zeros((0, 0)), none, none, none) == 0.0
+
+
 @given(st.floats(1e-6, 1e6), st.floats(1e-6, 1e6))
 def test_the_miss_has_no_unit(mass, speed):
     """Impulses scale with mass and speed, and so does their error."""
