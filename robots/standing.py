@@ -123,7 +123,9 @@ def _torque_share(system: System, contacts: Contacts, limit: Array, rows: slice)
     """Return the share of its torque limit that the most loaded joint needs at rest; inf if rest is impossible.
 
     The contact forces f minimize this share s, by a linear program: min s, J_uᵀ f = c_u, |c_a - J_aᵀ f| <= s τ_max, f
-    in friction pyramids. Rows u belong to unactuated velocities, rows a to actuated velocities.
+    in circumscribed friction pyramids, |f_S| <= μ f_N and |f_T| <= μ f_N. They contain the friction cones, so s is not
+    larger than with cones, and no robot that can rest is refused. Rows u belong to unactuated velocities, rows a to
+    actuated velocities.
 
     Args:
         system: The machine at rest; c is its bias.

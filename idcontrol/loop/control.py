@@ -116,9 +116,9 @@ class Control:
         return self.guard(self._begin)
 
     def halt(self) -> Fault:
-        """Tell a planner that can be halted to come to rest, and compute the next command as `ask` does.
+        """Tell the planner to come to rest, and compute the next command as `ask` does; return the fault.
 
-        Return the fault.
+        The planner must be one that can be halted: `halted` is not None.
         """
         return self.guard(self._halt)
 

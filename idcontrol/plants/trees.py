@@ -168,7 +168,10 @@ class Trees:
                 exist.
         """
         if any(machine.n_unactuated or machine.model.nq != machine.model.nv for machine in machines):
-            raise InputError("machines among bodies must be fixed to the world and have joints of one velocity each")
+            raise InputError(
+                "machines among bodies must be fixed to the world, and each joint needs one position and one velocity; "
+                "make continuous joints revolute"
+            )
         self.machines, self.parts = tuple(machines), tuple(parts)
         k, n = len(machines), len(bodies)
         tree: Integers = np.array([part.tree for part in parts], dtype=np.int64)

@@ -115,8 +115,12 @@ class Body:
         """
         self.names = robot.patches
         floats = robot.description.base == "free-flyer"
-        if len(self.names) < 2 if floats else hand is None and not robot.hands:
-            raise InputError(f"robot {robot.name!r} needs a floating base and two feet or more; take talos, g1 or go1")
+        if floats and len(self.names) < 2:
+            raise InputError(f"robot {robot.name!r} needs two feet or more; take talos, g1 or go1")
+        if not floats and hand is None and not robot.hands:
+            raise InputError(
+                f"robot {robot.name!r} has a fixed base and needs a hand; set reach.frame, or take talos, g1 or go1"
+            )
         self.contacts = robot.contacts(mu)
         self.system, self.home = self.contacts.system, robot.standing_state(self.contacts.system)
         patch, n = self.contacts.patch, len(self.names)

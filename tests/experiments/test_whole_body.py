@@ -126,7 +126,7 @@ def test_run_says_that_friction_slows_the_steps(tmp_path, mu, slower):
 @pytest.mark.parametrize(
     ("changes", "error", "line"),
     [
-        ({"robot": "panda"}, InputError, "needs a floating base and two feet or more"),
+        ({"robot": "panda"}, InputError, "'panda' has a fixed base and needs a hand; set reach.frame"),
         ({"controller": "pid"}, InputError, "takes no tasks"),
         ({"sway": Oscillation(), "walk": Steps(count=1, first="middle")}, UnknownName, "middle"),
         (

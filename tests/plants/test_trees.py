@@ -87,3 +87,12 @@ def test_parts_that_nothing_carries_and_machines_that_float_are_refused():
     model.appendBodyToJoint(joint, pin.Inertia(1.0, np.zeros(3), np.eye(3)), pin.SE3.Identity())
     with pytest.raises(InputError, match="fixed to the world"):
         Trees([System(model)], [], [cube], parameters=sap.Parameters())
+
+
+def test_a_continuous_joint_is_refused_for_its_two_positions():
+    model = pin.Model()
+    joint = model.addJoint(0, pin.JointModelRUBZ(), pin.SE3.Identity(), "wheel")
+    model.appendBodyToJoint(joint, pin.Inertia(1.0, np.zeros(3), np.eye(3)), pin.SE3.Identity())
+    cube = Part(name="cube", shape=coal.Box(0.1, 0.1, 0.1), tree=0, position=np.zeros(3), rotation=np.eye(3))
+    with pytest.raises(InputError, match="one position and one velocity; make continuous joints revolute"):
+        Trees([System(model, effort_limit=[1.0])], [], [cube], parameters=sap.Parameters())
