@@ -282,6 +282,7 @@ class TrotPlanner:
         base: Reference of the base.
         plan: Planned motion of the feet.
         standing: True before the first `reset`, and while the robot rests by command.
+        halted: True if the robot rests after `halt`, from the next call of the planner on.
     """
 
     def __init__(
@@ -328,21 +329,16 @@ class TrotPlanner:
         self.height = self._parts.nominal.height
         self.command: Array = self._parts.command.velocity
         self.commanded: Array = np.zeros(3)
-        self.standing = True
+        self.standing, self.halted = True, False
         self._t = math.nan
         self._home_feet, self._halts, self._rests = self.nominal.copy(), False, math.inf
-
-    @property
-    def halted(self) -> bool:
-        """True if `halt` was called and the robot rests."""
-        return self._halts and self.standing
 
     def halt(self, out_m: float = 0.0) -> None:
         """Stop walking: step on the spot for one period, then stand until `reset`, ignoring commands.
 
         Each foot is then `out_m` [m] farther out than nominally, so that the robot can lie down.
         """
-        self._halts, self._rests = True, math.inf
+        self._halts, self._rests, self.halted = True, math.inf, False
         self.nominal[:, 1] = self._home_feet[:, 1] + np.copysign(out_m, self._home_feet[:, 1])
 
     def reset(self, state: State) -> None:
@@ -355,7 +351,7 @@ class TrotPlanner:
         if not measured.read(state, self._parts.legs):
             raise InputError("the planner cannot begin at a state with a NaN or an infinity")
         self._commands.reset(measured.position.copy())
-        self._t, self.standing = state.t, False
+        self._t, self.standing, self.halted = state.t, False, False
         self._asked, self._settles = self._first, -math.inf
         self._halts, self._rests, self.nominal[:] = False, math.inf, self._home_feet
         self._take_up(self._first)
@@ -397,6 +393,7 @@ class TrotPlanner:
                 self._settles = self._parts.stride.begin[0] + 0.75 * gait.period_s
             else:
                 self.standing, self._parts.stride.begin[0] = True, math.inf
+        self.halted = self._halts and self.standing  # not before: a standing robot steps once more after `halt`
         self._sample_ground()
         residual = self._plan_joints(record, self._momentum, dt)
         # fields of an array without axes are accessed fastest

@@ -5,6 +5,7 @@ import pytest
 
 from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
+from idcontrol.loop.life import HALT_S
 from idcontrol.planners.commands import Schedule, VelocityCommand
 from idcontrol.planners.feet import STANDING, SWINGING
 from idcontrol.planners.gait import Gait
@@ -304,3 +305,21 @@ def test_a_gait_or_pose_that_does_not_fit_the_machine_is_refused():
     with pytest.raises(InputError, match="foot 1 of 4 is stretched"):
         type(m)(m.system, m.feet, 0.0 * m.home, m.gait, m.speed_limit).planner(Schedule.constant(0.0))
     assert math.isfinite(m.planner(Schedule.constant(0.0)).height)
+
+
+def test_a_standing_robot_is_halted_only_after_the_steps_that_halting_takes():
+    m = machine("go1")
+    planner = m.planner(Schedule([], stand_from_s=0.0))
+    stepped = np.zeros(4, dtype=bool)
+    for state, plan in follow_exactly(m, planner, 4000):
+        stepped |= ~plan.stance
+        if state.t == 0.5:
+            assert planner.standing
+            assert not planner.halted
+            assert not stepped.any()
+            planner.halt(0.03)
+            assert not planner.halted
+        if planner.halted:
+            break
+    assert 0.5 < state.t < 0.5 + HALT_S
+    assert stepped.all()
