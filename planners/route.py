@@ -92,7 +92,8 @@ def footsteps(
 ) -> list[Footstep]:
     """Return at most `AHEAD` next steps of a walk along a route.
 
-    After the last waypoint's time, the list ends before a step of feet that already stand at the route's end.
+    After the last waypoint's time, the list ends once all feet stand at the route's end. Until then, feet that already
+    stand there step on the spot when it is their turn.
 
     Args:
         way: The route.
@@ -106,20 +107,24 @@ def footsteps(
     # measured yaws jump at half a turn, but a route's yaw goes on
     yaw = pose_at(way, lift_s)[2]
     feet[:, 2] = yaw + np.remainder(feet[:, 2] - yaw + np.pi, 2.0 * np.pi) - np.pi
-    out: list[Footstep] = []
-    for k in range(AHEAD):
-        group, lift = list(groups[k % len(groups)]), lift_s + k * period
+
+    def places(group: tuple[int, ...], aim: Array) -> Array:
         stands = [foot for foot in range(len(feet)) if foot not in group]
-        # a step lands half a step ahead of the middle of the feet
-        aim = pose_at(way, lift + walk.single_s + 0.5 * period)
-        places = np.array([
+        return np.array([
             _nearer(_within(aim, feet[stands], beside[stands], beside[foot], way.route), feet[foot], aim[2])
             for foot in group
         ])  # fmt: skip
-        if lift > way.times[-1] and np.abs(places - feet[group]).max() < ARRIVED:
+
+    out: list[Footstep] = []
+    for k in range(AHEAD):
+        group, lift = groups[k % len(groups)], lift_s + k * period
+        # a step lands half a step ahead of the middle of the feet
+        aim = pose_at(way, lift + walk.single_s + 0.5 * period)
+        if lift > way.times[-1] and all(np.abs(places(g, aim) - feet[list(g)]).max() < ARRIVED for g in groups):
             break
-        feet[group] = places
-        out.append(Footstep(tuple(group), lift, lift + walk.single_s, places))
+        landing = places(group, aim)
+        feet[list(group)] = landing
+        out.append(Footstep(tuple(group), lift, lift + walk.single_s, landing))
     return out
 
 

@@ -58,6 +58,18 @@ def test_steps_keep_their_limits_and_bring_a_pushed_machine_back(seed, x, y, yaw
     np.testing.assert_allclose(feet[-1].mean(axis=0), way.poses[-1], atol=0.02)
 
 
+@pytest.mark.parametrize("moved", [0, 1])
+def test_a_route_does_not_end_while_a_foot_is_off_its_place(moved):
+    way = Way(np.array([0.0, 5.0]), np.zeros((2, 3)), Route())
+    feet = HOME.copy()
+    feet[moved, 0] += 0.05
+    steps = footsteps(way, WALK, feet, HOME, GROUPS, 6.0)
+    assert [step.feet for step in steps] == GROUPS[: moved + 1]
+    for step in steps:
+        feet[list(step.feet)] = step.places
+    np.testing.assert_allclose(feet, HOME, atol=1e-12)
+
+
 def test_feet_whose_measured_yaws_jump_at_half_a_turn_step_alike():
     way = Way(np.array([0.0, 5.0]), np.array([(0.0, 0.0, 3.0), (0.0, 0.0, 3.6)]), Route())
     feet = np.array([compose(np.array([0.0, 0.0, 3.2]), beside) for beside in HOME])
