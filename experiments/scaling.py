@@ -233,7 +233,7 @@ def _operations() -> list[Finding]:
 
 
 def _as_many(paper: int, contacts: Sequence[int], medians: Array) -> bool | None:
-    """True if `paper` contacts take at most a period; None if the tried numbers do not decide it."""
+    """True if a step with `paper` contacts takes at most a period; None if the measured steps do not decide this."""
     tried = [(n, bool(median <= PERIOD_US)) for n, median in zip(contacts, medians, strict=True) if np.isfinite(median)]
     if any(within and n >= paper for n, within in tried):
         return True
