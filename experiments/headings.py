@@ -25,7 +25,7 @@ HEADINGS: Final = msgspec.toml.decode(
 
 
 def headed(name: str, rows: Iterable[Sequence[Any]], columns: Iterable[str] = ()) -> Table:
-    """Make the table called `name`; the headings `columns`, which depend on the runs, follow the headings of the file."""
+    """Make the table called `name`; the headings `columns`, which depend on the runs, follow the headings on file."""
     own = HEADINGS[name]
     return Table(
         name=name,
