@@ -70,7 +70,7 @@ class Tsid:
         self._moves = [task for task in setup.tasks if not isinstance(task, Posture)]
         posture = next((task for task in setup.tasks if isinstance(task, Posture)), Posture())
         self._targets, weight = gather([*self._moves, posture], self._system, self._state.q)
-        _require_counterparts(self._moves, self._targets, weight)
+        _require_counterparts(self._moves, self._targets)
         self._joints = self._system.order[6:] - 6
         self._corners = [np.flatnonzero(contacts.patch == i) for i in range(len(robot.patches))]
         self.acceleration: Array | None = None
@@ -81,7 +81,7 @@ class Tsid:
             points = [np.subtract(robot.spheres[i].offset_m, (0.0, 0.0, contacts.radius[i])).tolist() for i in corners]
             feet.append({"frame": contacts.frames[corners[0]], "corners": points if len(points) > 1 else None})
         kp, kd = posture.gains or (setup.acceleration_gains.kp, setup.acceleration_gains.kd)
-        posture_rows = {"kp": self._in_tree(kp), "kd": self._in_tree(kd), "weight": float(weight[0])}
+        posture_rows = {"kp": self._in_tree(kp), "kd": self._in_tree(kd), "weight": self._in_tree(weight)}
         problem = {
             "urdf": str(robot.urdf), "mu": setup.mu, "feet": feet, "contact_kp": CONTACT_KP,
             "force_weight": FORCE_WEIGHT, "torque_limit": self._in_tree(np.minimum(self._system.effort_limit, MOST)),
@@ -176,7 +176,7 @@ class Tsid:
                 targets.error[i, :3] = targets.position[i] - centre
 
 
-def _require_counterparts(moves: list[Any], targets: Targets, weight: Array) -> None:
+def _require_counterparts(moves: list[Any], targets: Targets) -> None:
     """Raise `InputError` if there is no motion task, or if TSID has no counterpart of a task, its weights or axes."""
     if not moves:
         raise InputError("TSID needs whole-body tasks; choose an experiment that has them, e.g. sway")
@@ -184,7 +184,7 @@ def _require_counterparts(moves: list[Any], targets: Targets, weight: Array) -> 
         if not isinstance(task, CoM | Frame) or getattr(task, "relative_to", None) is not None:
             raise InputError(f"TSID has no counterpart of the task {type(task).__name__} here; take CoM and Frame")
     even = targets.weight.max(axis=1, keepdims=True)
-    if ((targets.weight != even) & (targets.weight != 0.0)).any() or np.isinf(even).any() or np.ptp(weight) > 0.0:
+    if ((targets.weight != even) & (targets.weight != 0.0)).any() or np.isinf(even).any():
         raise InputError("TSID takes one finite weight for all rows of a task here; change the tasks' weights")
     if (targets.axes[[isinstance(task, Frame) for task in moves]] != LOCAL_WORLD_ALIGNED).any():
         raise InputError("TSID takes tasks on frames in axes of the world here: axes='LOCAL_WORLD_ALIGNED'")

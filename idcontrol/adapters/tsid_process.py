@@ -8,7 +8,7 @@ The problem has ``urdf``, ``mu``, ``torque_limit`` [N m], ``force_weight``, ``co
 
 - ``feet``: for each foot its ``frame``, and its ``corners`` in this frame [m] (null for a point foot);
 - ``tasks``: for each task its ``frame`` (null for the centre of mass), ``mask``, ``kp`` and ``kd``;
-- ``posture``: ``kp``, ``kd`` and ``weight``.
+- ``posture``: ``kp``, ``kd`` and ``weight`` of each joint.
 
 A state has ``q``, ``v`` and
 
@@ -63,14 +63,11 @@ class Program:
         self.solver, self.stands = tsid.SolverHQuadProgFast("solver"), [False] * len(asked["feet"])
         self.contacts = [self._contact(foot) for foot in asked["feet"]]
         self.tasks = [self._task(f"task{i}", wanted) for i, wanted in enumerate(asked["tasks"])]
-        self.posture, self.weights = tsid.TaskJointPosture("posture", robot), list(asked["weights"])
-        self.posture.setKp(np.array(asked["posture"]["kp"]))
-        self.posture.setKd(np.array(asked["posture"]["kd"]))
-        self.posture.setReference(sample(*asked["rest"]))
+        self.weights = list(asked["weights"])
         for task, weight, reference in zip(self.tasks, self.weights, asked["references"], strict=True):
             task.setReference(sample(*reference))
             self.program.addMotionTask(task, HEAVY * weight, 1, 0.0)
-        self.program.addMotionTask(self.posture, HEAVY * asked["posture"]["weight"], 1, 0.0)
+        self.postures = [self._posture(weight) for weight in sorted(set(asked["posture"]["weight"]))]
         self.bounds, limit = tsid.TaskActuationBounds("torques", robot), np.array(asked["torque_limit"])
         self.bounds.setBounds(-limit, limit)
         self.program.addActuationTask(self.bounds, 1.0, 0, 0.0)
@@ -99,6 +96,17 @@ class Program:
         task.setKd(np.array(wanted["kd"][:rows]))
         return task
 
+    def _posture(self, weight: float) -> Any:
+        """Add the posture of all joints with this weight to the program: a task of TSID has one weight."""
+        wanted = self.asked["posture"]
+        task = tsid.TaskJointPosture(f"posture{weight}", self.robot)
+        task.setKp(np.array(wanted["kp"]))
+        task.setKd(np.array(wanted["kd"]))
+        task.setMask((np.array(wanted["weight"]) == weight).astype(float))
+        task.setReference(sample(*self.asked["rest"]))
+        self.program.addMotionTask(task, HEAVY * weight, 1, 0.0)
+        return task
+
     def _place(self, foot: int) -> Any:
         frame = self.robot.model().getFrameId(self.asked["feet"][foot]["frame"])
         return self.robot.framePosition(self.program.data(), frame)
@@ -122,7 +130,8 @@ class Program:
             if state["weights"][i] != self.weights[i]:
                 self.program.updateTaskWeight(f"task{i}", HEAVY * state["weights"][i])
         self.weights = list(state["weights"])
-        self.posture.setReference(sample(*state["rest"]))
+        for posture in self.postures:
+            posture.setReference(sample(*state["rest"]))
         solution = self.step()
         if solution.status:
             return None

@@ -9,6 +9,7 @@ from idcontrol import controllers, robots, tasks
 from idcontrol.cli import main
 from idcontrol.errors import InputError
 from idcontrol.experiments import whole_body
+from idcontrol.scenes.body import Body
 
 TSID = os.environ.get("TSID_PYTHON")
 
@@ -41,6 +42,13 @@ def test_tasks_without_a_counterpart_in_tsid_are_refused_before_it_starts(moves,
     monkeypatch.setenv("TSID_PYTHON", "/no/such/python")
     with pytest.raises(InputError, match=line):
         controllers.make("tsid", robots.load("talos"), mu=0.6, tasks=moves)
+
+
+def test_tasks_of_the_experiments_have_counterparts_in_tsid(monkeypatch):
+    monkeypatch.setenv("TSID_PYTHON", "/no/such/python")
+    robot = robots.load("talos")
+    with pytest.raises(InputError, match="does not run TSID"):
+        controllers.make("tsid", robot, mu=0.6, tasks=Body(robot, mu=0.6, rate_hz=1000.0).tasks)
 
 
 @pytest.mark.skipif(TSID is None, reason="TSID_PYTHON names no interpreter with TSID")
