@@ -13,6 +13,7 @@ Compilation and loading do not count as run time (`idcontrol.kernels.stopwatch`)
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -23,6 +24,7 @@ from numba.core.registry import CPUDispatcher
 
 from idcontrol.kernels.cache import claims, keep
 from idcontrol.kernels.hooks import PLAIN, CallType, Options, compiling
+from idcontrol.kernels.sources import stamp
 
 
 def njit(*, cache: bool = False, inner: bool = False, **options: Any) -> Any:
@@ -40,11 +42,13 @@ def njit(*, cache: bool = False, inner: bool = False, **options: Any) -> Any:
     def compiled(function: FunctionType) -> Any:
         if PLAIN:
             dispatcher = numba.njit(**options)(function)
-        else:
-            kind = _Inner if inner else _Compiled
-            dispatcher = kind(function, targetoptions={"nopython": True, "boundscheck": None, **wrappers, **options})
+            if cache:
+                keep(dispatcher, Path(function.__code__.co_filename))
+            return dispatcher
+        kind = _Inner if inner else _Compiled
+        dispatcher = kind(function, targetoptions={"nopython": True, "boundscheck": None, **wrappers, **options})
         if cache:
-            keep(dispatcher, Path(function.__code__.co_filename))
+            dispatcher.keep_later()
         return dispatcher
 
     return compiled
@@ -57,10 +61,27 @@ class _Compiled(CPUDispatcher):  # type: ignore[misc]  # numba has no types
         """Take the arguments of Numba's dispatcher."""
         super().__init__(*arguments, **named)
         self._compiler._customize_flags = Options
+        self._keep: Callable[[], None] | None = None
+
+    def keep_later(self, suffix: str = "") -> None:
+        """Cache the function from its first compilation on, for its sources as they are at this call.
+
+        To open the caches of all functions at once would take a quarter of the import; most are never compiled alone.
+
+        Args:
+            suffix: Distinguishes functions of the same name.
+        """
+        file = Path(self.py_func.__code__.co_filename)
+        if file.is_file():
+            stamp(file)
+        self._keep = functools.partial(keep, self, file, suffix)
 
     def compile(self, sig: Any) -> Any:
         """Compile or load the function for these types of arguments."""
         with compiling(), claims():
+            if self._keep:
+                self._keep()
+                self._keep = None
             return super().compile(sig)
 
     @property
@@ -78,5 +99,5 @@ class _Inner(_Compiled):
     @functools.cached_property
     def _for_python(self) -> _Compiled:
         dispatcher = _Compiled(self.py_func, targetoptions=self.targetoptions | {"no_cpython_wrapper": False})
-        keep(dispatcher, Path(self.py_func.__code__.co_filename), ".python")
+        dispatcher.keep_later(".python")
         return dispatcher

@@ -14,19 +14,21 @@ must be the planned acceleration, without feedback by the planner.
 from __future__ import annotations
 
 import math
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 import pinocchio as pin
-from scipy.interpolate import BPoly
 
 from idcontrol.errors import InputError
 from idcontrol.mpc import sticking
 from idcontrol.robots import Robot
 from idcontrol.tasks import Force, Frame, Posture, Task
 from idcontrol.types import Array, Booleans, Event, Reference, State
+
+if TYPE_CHECKING:
+    from scipy.interpolate import BPoly
 
 __all__ = ["Socket", "Target"]
 
@@ -121,6 +123,9 @@ class Socket:
         self._forces = [Force(foot) for foot in feet]
         self.tasks: tuple[Task, ...] = (*self._frames, *self._forces, Posture(weight=JOINT_WEIGHT))
         self.events: list[Event] = []
+        from scipy.interpolate import BPoly  # here, since loops without targets need not wait half a second for SciPy
+
+        self._polynomial = BPoly.from_derivatives
         self.reset(robot.standing_state(system))
 
     def reset(self, state: State) -> None:
@@ -130,7 +135,7 @@ class Socket:
         self._stale = self._begun = False
         still, stands = np.zeros(self._system.model.nv), np.ones(self._n, dtype=np.bool_)
         self._start = self._last = Target(t=state.t, q=state.q.copy(), v=still, a=still, contacts=stands)
-        self._touchdown, self._joining = np.full(self._n, -np.inf), dict[int, BPoly]()
+        self._touchdown, self._joining = np.full(self._n, -np.inf), dict[int, "BPoly"]()
         self.events.clear()
 
     def set_target(
@@ -242,7 +247,7 @@ class Socket:
         if self._path is None:
             way = pin.difference(model, start.q, end.q)
             ends = [[np.zeros_like(way), start.v, start.a], [way, end.v, end.a]]
-            self._path = BPoly.from_derivatives([start.t, end.t], ends)
+            self._path = self._polynomial([start.t, end.t], ends)
         forces, share = end.forces, (t - start.t) / (end.t - start.t)
         if forces is not None and start.forces is not None:
             forces = start.forces + share * (forces - start.forces)
@@ -271,7 +276,7 @@ class Socket:
         lands = next((target.t for target in self._queue if target.contacts[foot]), np.inf)
         still = np.zeros(6)
         ends = [[way, velocity - planned, still], [still, still, still]]
-        return BPoly.from_derivatives([state.t, min(state.t + JOIN_S, lands)], ends)
+        return self._polynomial([state.t, min(state.t + JOIN_S, lands)], ends)
 
     def _set_tasks(self, last: Target, state: State, *, damps: bool) -> tuple[Array, Array, Array]:
         """Set the tasks to the motion and forces that the target `last` demands.

@@ -208,7 +208,8 @@ def gripper(closing):
     )
 
 
-def test_the_compiled_search_reports_conflicting_velocities():
+@pytest.mark.interpreted
+def test_the_search_for_closed_contacts_reports_conflicting_velocities():
     closed = np.ones(2, dtype=np.bool_)
     solved, consistent, _ = no_slip.settled_kernel(whiten(gripper(0.1)), closed, closed, HEAP)
     assert not solved

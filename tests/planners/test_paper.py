@@ -61,6 +61,7 @@ def walk(m, planner, steps, speed=0.2):
         state = m.state((k + 1) * TICK, pose, np.array([speed, 0.0, 0.0, 0.0]), plan.q, plan.v)
 
 
+@pytest.mark.interpreted
 def test_feet_land_half_a_period_of_travel_ahead_of_the_nominal_feet():
     m, planner = paper_planner(Schedule.constant(0.2))
     plans = list(walk(m, planner, 1200))

@@ -64,6 +64,7 @@ def test_settings_that_mean_nothing_are_refused():
         make(stiffness_n_m=-1.0)
 
 
+@pytest.mark.interpreted
 def test_the_printed_program_can_be_chosen():
     pytest.importorskip("clarabel")
     plant = make(constraint_form="as-printed")
