@@ -4,9 +4,10 @@ The record comes from the DAIR Lab (github.com/DAIRLab/contact-nets, data/tosses
 ``cube_tosses.npz`` has the arrays ``rows`` (x y z qw qx qy qz, then filtered velocities, which are not used),
 ``offsets`` (toss k is ``rows[offsets[k]:offsets[k+1]]``) and ``ids``.
 
-No contact law is assumed. In flight the mass centre falls with g and the spin of an isotropic body is constant, which
-gives the scale of lengths and the mass centre. If a single corner hits, the balance of momentum and angular momentum
-gives the inertia, and the velocity of the corner before and after gives friction and restitution.
+No contact law is assumed. In flight the mass centre falls with g, which gives the scale of lengths and the mass centre.
+The spin of an isotropic body is constant in flight, which gives its velocities before and after an impact. If a single
+corner hits, the change of momentum gives the impulse and its friction, the change of angular momentum gives the
+inertia, and the corner's vertical velocity before and after gives the restitution.
 """
 
 from __future__ import annotations

@@ -289,7 +289,7 @@ def run(config: Config, progress: Progress) -> Results:
     Engines of other packages are left out if they are not installed.
 
     Raises:
-        InputError: `data` is missing, or is not a usable record of tosses.
+        InputError: `data` is missing, or is not a usable record of tosses; no engine is left.
         UnknownName: The engine does not exist.
     """
     if not config.data:
@@ -306,6 +306,8 @@ def run(config: Config, progress: Progress) -> Results:
         for name, entry in chosen(ENGINES, config.plant).items()
         if not entry.outside or installed(entry.plant)
     }
+    if not entries:
+        raise InputError(f"plant={config.plant}: its package is not installed; idcontrol doctor names it")
     steps, done = len(entries) * (config.evaluations + 1), 0
 
     def stepped() -> None:

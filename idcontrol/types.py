@@ -39,9 +39,11 @@ class Status(enum.IntEnum):
     SOLVED = 0
     """All demands were met, and the residual was checked."""
     REPAIRED = 1
-    """Limits and friction cones hold; tracking or the torque-rate limit was relaxed, or a regularization was added."""
+    """The step has a usable solution, but a demand or a limit was relaxed, or the contact problem was regularized or
+    solved less accurately than its tolerance. Torque limits hold; `Command.dropped` says what was relaxed."""
     FALLBACK = 2
-    """The step has no usable solution. A controller repeats its last torques; a plant applies no contact impulses."""
+    """The step has no usable solution. A controller repeats its last torques; a plant applies no contact impulses
+    (`viscous`: only drag)."""
     FAILED = 3
     """The input is unusable, for example a NaN in the state; the command is zero torque."""
 
@@ -314,7 +316,7 @@ class Controller(Protocol):
     """Any object with these methods; no base class is needed."""
 
     def __call__(self, state: State, reference: Reference) -> Command:
-        """Return the torques for the period that begins at `state.t`; never raises, never returns NaN."""
+        """Return the command for the period that begins at `state.t`, with finite torques; never raises."""
         ...
 
     def reset(self) -> None:

@@ -277,7 +277,10 @@ def leg_solve(J: Array, b: Array, x: Array) -> None:  # pragma: no cover - compi
 
 @njit(cache=True, inner=True, error_model="numpy")
 def solve_damped(J: Array, b: Array, damping: float, x: Array) -> None:  # pragma: no cover - compiled
-    """Minimize ``|J x - b|² + damping |x|²`` over `x`; damping in m²."""
+    """Write the minimizer of ``|J x - b|² + damping |x|²`` into `x`, shape (3,) [rad].
+
+    J has the shape (3, 3) [m], b the shape (3,) [m]; `damping` is in m².
+    """
     a00 = J[0, 0] * J[0, 0] + J[1, 0] * J[1, 0] + J[2, 0] * J[2, 0] + damping
     a11 = J[0, 1] * J[0, 1] + J[1, 1] * J[1, 1] + J[2, 1] * J[2, 1] + damping
     a22 = J[0, 2] * J[0, 2] + J[1, 2] * J[1, 2] + J[2, 2] * J[2, 2] + damping

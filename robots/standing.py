@@ -109,7 +109,9 @@ def support_margin(feet: Array) -> float:
 
 
 def torque_share(robot: Robot, system: System) -> float:
-    """Return the share of its torque limit that the most loaded joint needs at home, for the best contact forces.
+    """Return the share of its torque limit that the most loaded joint needs at home; inf if rest is impossible.
+
+    Contact forces are the best ones with the friction `MU`.
 
     Args:
         robot: The robot.

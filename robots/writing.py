@@ -67,6 +67,8 @@ def moved_links(model: Any) -> dict[str, int]:
 def urdf_with(urdf: Path, inertias: Mapping[str, Any]) -> str:
     """Return a URDF in which links have the inertias in `inertias`, by name, and links fixed to them have none.
 
+    Each is a `pinocchio.Inertia` of the link with all links fixed to it, in the link's frame.
+
     Meshes that exist get absolute paths, so the text may move to another folder.
     """
     tree = ET.parse(urdf)

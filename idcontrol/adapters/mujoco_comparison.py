@@ -31,7 +31,7 @@ CENTRE_M = 0.02
 """Largest distance between two centres of mass that count as equal [m]; small enough to detect a knee whose zero is off
 by 0.15 rad."""
 MASS_SHARE = 0.1
-"""Largest relative difference of masses that count as equal, apart from `LIGHT_SHARE`."""
+"""Largest relative difference of masses that count as equal; in addition, they may differ by `LIGHT_SHARE`."""
 LOAD_SHARE = 0.01
 """Largest relative difference of gravity that counts as equal; also the largest spring load that counts as zero,
 relative to a joint's torque limit or to the weight."""

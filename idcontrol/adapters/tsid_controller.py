@@ -97,7 +97,11 @@ class Tsid:
         self.version: str = first["version"]
 
     def __call__(self, state: State, reference: Reference) -> Command:
-        """Return TSID's torques and contact forces; if TSID finds no solution, only the last torques."""
+        """Return TSID's torques and contact forces; if TSID finds no solution, the last torques as a fallback.
+
+        Raises:
+            OSError, ValueError: TSID's process has ended.
+        """
         self._write_errors(state.q)
         answer = self._ask(self._asked(state, reference))
         self._anew = False

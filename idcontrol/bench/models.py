@@ -61,8 +61,8 @@ KERNEL_BARS = {
     40: Bar(of="floor", bar=1.5, goal=0.75),
     1000: Bar(of="floor", bar=25.0, goal=11.0),
 }
-"""Bounds on the warm no-slip kernel by number of contacts. With 40 contacts, Zapolsky & Drumwright (2017, Fig. 19) took
-900 us on a laptop of 2011."""
+"""Bounds on the median time of the no-slip kernel with a warm start, by number of contacts. With 40 contacts, Zapolsky
+and Drumwright (2017, Fig. 19) took 900 us on a laptop of 2011."""
 
 SCHEME_BARS: Mapping[tuple[str, int], Bar] = {
     **{(f"id-noslip-{kind}", n): Bar(of="floor", bar=12.0, goal=5.0) for kind in ("lcp", "qp") for n in (1, 2)},

@@ -23,7 +23,7 @@ TIGHT = 1e-9
 
 
 def installed(*packages: str) -> bool:
-    """True if all `packages` can be imported."""
+    """True if Python finds all `packages`; they are not imported."""
     return all(importlib.util.find_spec(package) is not None for package in packages)
 
 

@@ -77,7 +77,7 @@ def configure(start: Config, what: str, options: Mapping[str, Any], settings: Ma
 
     Raises:
         UnknownName: The setting does not exist.
-        InputError: `what` lacks the setting of an option, or a value does not fit.
+        InputError: `what` lacks the setting of an option, a key fits several settings, or a value does not fit.
     """
     request = {name: value for name, value in options.items() if value is not None}
     spelling = {name: "--" + name.partition("_")[0] for name in options}

@@ -17,7 +17,7 @@ from idcontrol.errors import IdControlError, UnknownName
 FIRST = ("mu", "controller", "plant", "robot", "terrain")
 """Settings at the beginning of a folder's name, in order."""
 LONGEST = 100
-"""Longest folder name; a number or digits may be appended to make it unique."""
+"""Longest name of a folder [characters], before an appended number that makes it unique."""
 
 
 def start_of(experiment: Experiment, preset: str) -> msgspec.Struct:
@@ -34,7 +34,8 @@ def start_of(experiment: Experiment, preset: str) -> msgspec.Struct:
 def folder_name(stem: str, preset: str, start: msgspec.Struct, config: msgspec.Struct) -> str:
     """Return a name for the record of a run, e.g. ``trot-mu0.1-pid``.
 
-    It consists of `stem`, the preset unless this is ``default``, and the settings that differ from the preset.
+    It consists of `stem`, the preset unless this is ``default``, and the settings that differ from the preset. It is
+    cut after `LONGEST` characters, and shows only the keys of lists: different configurations can have the same name.
 
     Args:
         stem: Beginning of the name, e.g. the experiment.

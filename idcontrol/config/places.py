@@ -107,8 +107,9 @@ def factory(kind: Kind, name: str, registered: Iterable[str]) -> Callable[[Any],
     """Return the function that makes the object `name` from a `Setup`.
 
     The class or function of this name is called with ``(robot, mu, rate)``, the `Setup` or nothing, depending on its
-    signature. An object that already has all methods in `Kind.calls` is used directly. A file that has changed since
-    the last call is read again, so edits take effect in a running notebook.
+    signature. If no call fits, or the result lacks a method, the returned function raises InputError. An object that
+    already has all methods in `Kind.calls` is used directly. A file that has changed since the last call is read again,
+    so edits take effect in a running notebook.
 
     Args:
         kind: Required kind.

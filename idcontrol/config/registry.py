@@ -53,8 +53,8 @@ class Registry(Generic[Setup, Instance]):
                 (`idcontrol.config.places`).
 
         Raises:
-            UnknownName: Nothing has that name.
-            InputError: The place does not exist, cannot be imported, or holds no object of this kind.
+            UnknownName: Nothing has that name, or the file or module does not define it.
+            InputError: The file does not exist, cannot be imported, or defines another kind.
         """
         return self.entries[name][1] if name in self.entries else places.factory(self.kind, name, self.entries)
 

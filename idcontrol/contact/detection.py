@@ -96,7 +96,7 @@ class Detection:
         """Return the contacts whose gap is below a margin.
 
         Args:
-            pair: Candidate shapes (A, B), in ascending order, shape (p, 2).
+            pair: Candidate pairs of shapes (A, B), rows in ascending order, shape (p, 2).
             margin: Largest gap of each pair, shape (p,) [m].
             ground_margin: Largest gap of each shape over the ground, shape (g,) [m].
         """
@@ -150,7 +150,7 @@ def contact_points(scene: Bound, pairs: Pairs, ground_margin: Array, before: Tra
 
     Args:
         scene: `Detection.scene`.
-        pairs: Candidate pairs, measured if they have no closed form.
+        pairs: Candidate pairs; pairs without a closed form must have been measured.
         ground_margin: Largest gap of each shape over the ground, shape (g,) [m].
         before: Contacts between shapes in the previous step.
     """

@@ -58,7 +58,8 @@ class Fingertips:
 
         Raises:
             UnknownName: A frame does not exist.
-            InputError: A radius or the coefficient is negative, shapes do not match, or the geometry is not supported.
+            InputError: A radius or a size of the shape is not positive and finite, the coefficient is negative, arrays
+                have the wrong shape, or the geometry is not supported.
         """
         k = len(frames)
         sizes = np.asarray(radii, dtype=np.float64)

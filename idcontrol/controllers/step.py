@@ -362,8 +362,7 @@ class Answer(NamedTuple):
     """A scheme's solution of an assembled problem, in addition to the contact impulses.
 
     Attributes:
-        ending: `SOLVED`, `NO_SOLUTION`, or the outcome of a relaxation: a key of `DROPPED` without `LIMIT` and
-            `FASTER`.
+        ending: `NO_SOLUTION` or a key of `DROPPED`, without the bits `LIMIT` and `FASTER`.
         sticking: True if the sticking motion was the solution, and no contact problem was solved.
         residual: Relative residual of the contact problem.
         impulse: Motor impulses hτ of the p tracked joints, shape (p,) [N m s].

@@ -148,7 +148,7 @@ def link(citation: re.Match[str]) -> str:
 
 
 def setup(app: Sphinx) -> None:
-    """Register the hooks above; Sphinx calls this function first."""
+    """Register the hooks above; Sphinx calls this function when it starts."""
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))
     app.connect("autodoc-process-signature", plain_types)
     app.connect("source-read", name_sections)

@@ -185,6 +185,6 @@ class Table(SphinxDirective):
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register the directive; Sphinx calls this function first."""
+    """Register the directive; Sphinx calls this function when it loads this extension."""
     app.add_directive("figures", Table)
     return {"parallel_read_safe": True}

@@ -173,7 +173,7 @@ class CompiledSystem(System):
 
     @staticmethod
     def of(system: System) -> CompiledSystem:
-        """Return the same robot with compiled terms.
+        """Return the same robot with compiled terms of its own, at the neutral configuration.
 
         Raises:
             InputError: A kind of joint is not compiled.

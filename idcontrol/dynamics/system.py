@@ -3,13 +3,13 @@
 Conventions (math.md, sections 1 and 2). A robot has m velocities: first the u unactuated velocities ("b": floating
 bases, free bodies, passive joints), then the a actuated velocities ("q"). This is the system's order. Pinocchio's order
 may differ; `System.order` is the permutation. The velocity of a free-flyer is linear, then angular, in the body's own
-axes, as in Pinocchio. `State.q` and `State.v` stay in Pinocchio's layout; all results of `System` are in the system's
-order.
+axes, as in Pinocchio. `State.q` and `State.v`, and configurations and states that `System` returns, are in Pinocchio's
+layout. All terms are in the system's order.
 
 Within a step, a free-flyer's *linear* velocity is expressed in the body's initial axes. The equations are solved for v⁺
 - v, and a difference needs one set of axes. So `System.bias` refers to the classical acceleration ``v̇ + ω × v``
 (Pinocchio's bias refers to the spatial acceleration), and `System.advance` rotates v⁺ into the body's final axes. In
-axes that rotate with the body, linear momentum would be wrong by h ω × v in every step.
+axes that rotate with the body, the linear velocity would be wrong by h ω × v in every step.
 """
 
 from __future__ import annotations
@@ -409,9 +409,9 @@ class System:
 
         Raises:
             UnknownName: An actuated joint does not exist.
-            InputError: An actuated joint does not have exactly one velocity, or lacks a positive torque limit; the
-                inertia matrix is not positive definite, the joints are not in depth-first order, or `limits` or
-                `actuators` are unusable.
+            InputError: An actuated joint does not have exactly one velocity, or lacks a positive torque limit;
+                `effort_limit` has another shape; an inertia is not finite or the inertia matrix not positive definite;
+                the joints are not in depth-first order; or `limits` or `actuators` are unusable.
         """
         _require_depth_first(model)
         self.busy = Lock()

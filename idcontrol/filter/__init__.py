@@ -83,7 +83,8 @@ class Torques:
             robot: A robot from `idcontrol.robots.load`.
             mu: The assumed friction coefficient, finite.
             rate_hz: Rate of the calls [Hz].
-            gains: Gains on the errors of joint targets [N m/rad, N m s/rad]; None for the gains of the robot file.
+            gains: Gains on the errors of joint targets, numbers or shape (a,) [N m/rad, N m s/rad]; None for the gains
+                of the robot file.
             force_n: Largest normal force of a contact [N].
             power_w: Largest mechanical power of all motors together [W].
             rate_limit_nm_s: Largest rate of a torque [N m/s]; "robot" for the limit of the robot file, None for no
@@ -159,7 +160,9 @@ class Torques:
 
     @property
     def cut(self) -> tuple[str, ...]:
-        """The limits that the wanted torques of the last call break; if empty, the torques are unchanged.
+        """The limits that the wanted torques of the last call break.
+
+        If it is empty, the torques are unchanged, or they are zero and the status is `FAILED`.
 
         ``"torque"`` is the limit or the rate of a motor. The other limits are judged by the motion under torques within
         the motors' limits: ``"friction"`` if a foot would slip without slowing down, ``"joint"`` for the range or the

@@ -33,7 +33,7 @@ EPSILON: Final = 2.0**-52
 """Distance from 1 to the next number in double precision."""
 DIGITS: Final = 1e-8
 """Largest rounding error of a contact's velocity that is attributed to the impulses. It is a fraction of the velocity
-at which the contact alone would have the kinetic energy of the change of motion."""
+at which the contact's effective mass would have the kinetic energy of the change of motion."""
 
 
 def violation(law: Law, problem: StepProblem, solution: StepSolution) -> float:
@@ -227,7 +227,7 @@ def _closed(problem: StepProblem) -> tuple[Booleans, Array]:
 
 
 def _by_contact(rows: Array) -> Array:
-    """Return contact rows in block order, shape (3 n,), as (normal, tangents) per contact, shape (n, 3)."""
+    """Rearrange `rows` in block order, shape (3 n,), into (normal, tangents) per contact, shape (n, 3)."""
     return np.ascontiguousarray(rows.reshape(3, -1).T)
 
 

@@ -25,8 +25,8 @@ class Touching(NamedTuple):
 
     Attributes:
         f: Impulses, shape (n, 3) [N s].
-        u: Velocities as in the law, shape (n, 3) [m/s]: relative to the moving surface, plus the normal velocity that
-            closes the gap (for rigid contacts gap / h, at least -`PUSH_OUT_SPEED`), plus compliance times impulse.
+        u: Velocities as in the law, shape (n, 3) [m/s]: relative to the moving surface, plus, along the normal, the
+            share of the gap (for rigid contacts gap / h, at least -`PUSH_OUT_SPEED`), plus compliance times impulse.
         mu: Friction, shape (n,).
         impulse: Scales of normal and of tangential impulses, shape (n, 2) [N s].
         speed: Scales of velocities, shape (n, 3) [m/s].

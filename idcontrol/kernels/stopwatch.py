@@ -38,7 +38,7 @@ def processor_s() -> float:
 
 @contextlib.contextmanager
 def stopped() -> Iterator[None]:
-    """Pause the clocks of this thread within the context."""
+    """On exit, take the time in the context off the clocks of this thread; readings in the context still have it."""
     wall, processor = wall_s(), processor_s()
     _STOPPED.depth += 1
     try:

@@ -532,7 +532,7 @@ def _guess(seed: int, m: Modes) -> int:  # pragma: no cover - compiled
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _into_cones(p: Cones, f: Array) -> None:  # pragma: no cover - compiled
-    """Move impulses that leave their cones by rounding back into them."""
+    """Move impulses back into their cones, which they may have left by rounding."""
     n = p.mu.shape[0]
     for i in range(n):
         f[i] = max(f[i], 0.0)
@@ -679,10 +679,10 @@ def _memory_of(m: Modes, i: int) -> int:  # pragma: no cover - compiled
 def _try_starts(
     p: Cones, active: Integers, f: Array, m: Modes, z: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Start Newton's method from `active`, from f and, if f is zero, from other points, until the problem is solved.
+    """Start Newton's method from several points in turn, until the problem is solved or no point is left.
 
-    With few contacts the other points are compliant ground and random modes; with many contacts they are the results of
-    alternating directions.
+    The points are `active`, then f, then, only if f is zero, other points. With few contacts the other points are
+    compliant ground and random modes; with many contacts they are the results of alternating directions.
 
     Args:
         p: The problem.

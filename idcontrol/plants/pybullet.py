@@ -45,7 +45,7 @@ ITERATIONS = 500
 """Largest number of iterations of the contact solver; most steps reach `RESIDUAL` earlier."""
 
 RESIDUAL = 1e-12
-"""Change of squared velocities in an iteration at which the contact solver stops [m²/s²]."""
+"""The contact solver stops if an iteration changes each contact velocity by at most the square root of this [m²/s²]."""
 
 ERP = 0.2
 """Share of a penetration that a step removes."""

@@ -111,6 +111,9 @@ def controller(
     """Return the controller `name` of the walker with joint forces up to `limit` [N], and the walker's state at rest.
 
     If `settings` is None, the controller has the default settings.
+
+    Raises:
+        UnknownName: The controller does not exist.
     """
     system, contacts = walker(limit)
     chosen = controllers.InverseSettings() if settings is None else settings
@@ -129,7 +132,7 @@ def first_command(name: str, *, acceleration: Array | None = None, limit: float 
 
 
 def chain(links: int) -> System:
-    """Return a chain that hangs from the world.
+    """Return a chain whose first hinge is fixed to the world at (0, 0, 1) m; at zero angles it extends along x.
 
     Its links of 0.2 m and 0.3 kg have hinges about y and x alternately.
     """

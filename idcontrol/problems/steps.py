@@ -141,7 +141,10 @@ def _step(
 
 
 def _demand(rng: np.random.Generator, J: Array, v: Array) -> Array:
-    """Return a random velocity near v, shape (m,), of one of the kinds in `DEMANDS`; J are the contact rows."""
+    """Return a random velocity, shape (m,), of one of the kinds in `DEMANDS`: v plus noise.
+
+    Unless the kind is "arbitrary", its motion along the contact rows J is removed.
+    """
     kind = DEMANDS[int(rng.integers(len(DEMANDS)))]
     wish: Array = v + 0.1 * rng.normal(size=v.size)
     if kind == "arbitrary":

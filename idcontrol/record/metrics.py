@@ -59,8 +59,8 @@ FALLEN_TILT_RAD = 0.6
 SHORTFALL = 0.1
 """Largest error of distance and turn in a completed walk, as a share of the demand."""
 SLACK_HEIGHTS, SLACK_RAD = 0.1, 0.3
-"""Errors allowed in addition to `SHORTFALL`: of the distance, as a share of the standing height, and of the turn [rad],
-since pushes turn a robot."""
+"""Errors of distance, as a share of the standing height, and of turn [rad] that are allowed in addition to `SHORTFALL`.
+Pushes turn a robot."""
 POWER_ABOVE_HZ = (20, 50, 100)
 """Frequencies above which the power of the torque rate is reported [Hz]."""
 AT_REST_S = 3.0
@@ -633,7 +633,7 @@ def distance(base: Array, stride: int) -> float | None:
 def percentiles(values: Array) -> dict[str, float | None]:
     """Return median, 99th, 99.9th, 99.99th percentile and maximum of the finite `values` (rows,).
 
-    All are None if no value is finite.
+    Their keys are ``p50``, ``p99``, ``p999``, ``p9999`` and ``max``. All are None if no value is finite.
     """
     values = values[np.isfinite(values)]
     touchdowns = np.percentile(values, [50.0, 99.0, 99.9, 99.99, 100.0]).tolist() if values.size else [None] * 5

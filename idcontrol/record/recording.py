@@ -412,9 +412,9 @@ def fresh_folder(parent: str | Path, stem: str) -> Path:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that affect the numbers, and system and processor type.
+    """Return the versions of the packages that affect the numbers, by name, and the version of ``python``.
 
-    The version of a missing package is ``"not installed"``.
+    ``platform`` is the type of system and processor. The version of a missing package is ``"not installed"``.
     """
     numbers = {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"}
     for package in _PACKAGES:

@@ -92,7 +92,7 @@ class DrawableBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Scenery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All visible objects; their poses are recorded row by row.
+    """All visible objects; the poses of moving objects are recorded row by row.
 
     Attributes:
         robot: Name or path of the robot, whose configuration is in ``q``; None without a robot.

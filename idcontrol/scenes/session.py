@@ -81,8 +81,9 @@ class WalkSession:
 
         Raises:
             UnknownName: The robot does not exist.
-            InputError: The robot cannot walk; or `sensing` is set, which a loop replaces by ``loop.sensing``; or
-                `command.ahead_s` is set, although a loop does not look ahead.
+            InputError: The robot cannot walk; settings do not fit together; the height map does not exist; `sensing` is
+                set, which a loop replaces by ``loop.sensing``; or `command.ahead_s` is set, although a loop does not
+                look ahead.
         """
         if config.sensing != Sensing():
             raise InputError("sensing is for idcontrol run; in a loop use --set loop.sensing.KEY=VALUE")

@@ -41,16 +41,17 @@ from idcontrol.types import Array, Integers
 FORCE: Final = 0
 """Kind of the row f_N."""
 MARGIN: Final = 1
-"""First kind of the rows μ f_N - p, μ f_N + p, μ f_N - q, μ f_N + q: distances of friction from its bounds."""
+"""Kind of the row μ f_N - p; the rows μ f_N + p, μ f_N - q and μ f_N + q have the next three numbers. All are distances
+of friction from its bounds."""
 NORMAL: Final = 5
 """Kind of the row N v⁺ + φ/h."""
 SLIP: Final = 6
-"""First kind of the rows v_S + v_T and v_S - v_T."""
+"""Kind of the row v_S + v_T; the row v_S - v_T has the next number."""
 ROWS: Final = 8
 
 CHOICES: Final = 3
-"""Number of choices per contact: open or closed; then for each of two diagonals sliding backward, sticking, or sliding
-forward."""
+"""Number of choices per contact: one between open and closed, and for each of two diagonals one between sliding
+backward, sticking and sliding forward."""
 OPTIONS: Final = 3
 """Maximum number of options of a choice."""
 
@@ -319,8 +320,8 @@ def _distance(rows: Rows, node: _Node, n: int, choice: int, option: int) -> floa
 def _undecided(node: _Node, mu: Array) -> None:
     """Make `node` the root of the search: z = 0, no choices, and only the demands that every solution meets.
 
-    The demands are friction within its pyramid, and N v⁺ + φ/h ≥ 0. At a contact without friction, the choices along
-    the diagonals are settled.
+    The demands are f_N ≥ 0, friction within its pyramid, and N v⁺ + φ/h ≥ 0. At a contact without friction, the choices
+    along the diagonals are settled.
     """
     n, demand, choices = mu.size, node.point.demand, node.choices
     demand[:] = FREE

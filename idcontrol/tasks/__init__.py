@@ -92,7 +92,7 @@ def _numbers(what: str, values: npt.ArrayLike, shape: tuple[int, ...], *, repeat
 
 
 def _is_rotation(R: Array) -> bool:
-    """True if the matrix R, shape (3, 3), is a rotation, up to 1e-3 in each product of its columns."""
+    """True if the matrix R, shape (3, 3), is a rotation, up to 1e-3 in each scalar product of its rows."""
     (a, b, c), (d, e, f), (g, h, i) = R.tolist()  # a third of the time of NumPy's det
     det = a * (e * i - f * h) + b * (f * g - d * i) + c * (d * h - e * g)
     return det > 0.0 and bool(np.abs(R @ R.T - IDENTITY).max() <= 1e-3)

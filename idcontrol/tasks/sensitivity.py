@@ -211,7 +211,7 @@ class _Centred(NamedTuple):
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _centred(bound: Bound, i: int) -> _Centred:
-    """Return the centre of mass for task i."""
+    """Return the centre of mass with its derivatives, and the pendulum's matrix `mix` of task i."""
     body = bound.borrowed
     M, R = body.M, body.at.rotation[1].copy()
     mass, mix, height = M[0, 0], np.eye(6), body.targets.offset[i, 2]

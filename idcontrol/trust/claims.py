@@ -83,7 +83,7 @@ def claims_of(module: ModuleType) -> tuple[Claim, ...]:
 
 
 def weigh(item: Claim) -> Verdict:
-    """Measure one claim; an error during the measurement counts against the claim."""
+    """Measure one claim, unless its extra is missing; an error during the measurement counts against the claim."""
     if any(importlib.util.find_spec(name) is None for name in MODULES.get(item.extra, ())):
         return Verdict(claim=item, figure=float("nan"), lacks=item.extra)
     try:

@@ -113,6 +113,14 @@ def test_unreadable_records_are_refused_in_one_line(tmp_path, record_file):
         )
 
 
+def test_an_engine_without_its_package_is_refused(tmp_path, record_file, monkeypatch):
+    monkeypatch.setattr(tosses, "installed", lambda *packages: False)
+    with pytest.raises(InputError, match="plant=mujoco: its package is not installed"):
+        tosses.experiment.run(
+            Config(data=str(record_file), plant="mujoco", evaluations=0), tmp_path / "out", lambda share: None
+        )
+
+
 def test_both_halves_of_the_measured_tosses_say_the_same_of_the_cube():
     tracks = record.read(measured("cube_tosses.npz"))
     one, other = (record.calibrate(half) for half in (tracks[::2], tracks[1::2]))

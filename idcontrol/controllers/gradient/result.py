@@ -34,10 +34,12 @@ class Active(NamedTuple):
 class Margin(NamedTuple):
     """Distances to the next change of the active set; inf if nothing of the kind can change.
 
+    All are 0 if the step has no derivative.
+
     Attributes:
         force: Smallest distance of a contact force to the next face of its friction cone [N].
-        speed: Smallest speed at which a contact opens or slides, or by which a slip differs from the setting
-            `edge_speed_m_s` [m/s].
+        speed: Smallest change of a contact's velocity at which the contact closes, stops, or slides along other edges
+            of its pyramid, or at which a slip passes the setting `edge_speed_m_s` [m/s].
         torque: Smallest distance of a torque to its bounds, of joints that are free [N m].
         multiplier: Smallest multiplier of an active limit of stage II, relative to the largest term of the gradient.
     """

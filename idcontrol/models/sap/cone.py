@@ -88,7 +88,7 @@ def answered(
     """Return a velocity at which one contact has the impulse (g_n, g_s, g_t), which lies in its friction cone.
 
     For open and sliding contacts many velocities give the same impulse; the returned velocity takes the undetermined
-    speeds from `u`.
+    speeds from `u`. A pressed contact without friction gets no tangential speed.
 
     Args:
         g_n: Normal impulse [N s].

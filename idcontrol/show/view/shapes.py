@@ -88,7 +88,7 @@ def shaft(length: float) -> tuple[int, float] | None:
 
 
 def rod(start: Array, end: Array, radius: float, colour: Colour) -> Mesh:
-    """Return a capsule from `start` to `end`, shape (3,) each [m]."""
+    """Return a capsule of this radius [m]; its caps have their centres at `start` and `end`, which differ [m]."""
     along = end - start
     length = float(np.linalg.norm(along))
     upright = solid("capsule", (radius, length), colour)
