@@ -23,7 +23,7 @@ def miss(W: Array, q: Array, mu: Array, r: Array) -> float:
     Args:
         W: Delassus operator, shape (3 n, 3 n) [1/kg].
         q: Velocities at zero impulse, shape (3 n,) [m/s].
-        mu: Friction, finite, shape (n,), n ≥ 1.
+        mu: Friction, finite, shape (n,); without contacts the result is 0.
         r: Impulses, shape (3 n,) [N s].
     """
     if not np.isfinite(r).all():
