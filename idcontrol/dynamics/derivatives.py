@@ -239,7 +239,7 @@ def _bend(inertia: Array, V: Array, h: Array, out: Array) -> None:
         out[3 + x, 3 + z] -= h[y + 3]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def force_slopes(tree: Tree, velocity: Array, acceleration: Array) -> tuple[Array, Array]:
     """Return the derivatives of ``M a + c`` by q and v at constant spatial acceleration, shapes (m, m).
 

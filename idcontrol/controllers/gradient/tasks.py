@@ -107,7 +107,7 @@ class _Equations(NamedTuple):
     limit: Booleans
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def pose(bound: Bound, visited: Bound, joints: Bound) -> Bound:
     """Return the `Program` of a step, bound."""
     machine, site, step = bound.borrowed, visited.borrowed, joints.borrowed
