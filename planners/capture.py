@@ -58,6 +58,15 @@ class Ground(NamedTuple):
     apart: float = APART
 
 
+class _Present(NamedTuple):
+    """The situation in which steps are chosen; the arguments of `caught` that have these names."""
+
+    ground: Ground
+    walk: Steps
+    plan: DcmPlan
+    t: float
+
+
 class Caught(NamedTuple):
     """Steps and a motion of the centre of mass that continue from a measured state.
 
@@ -95,23 +104,24 @@ def caught(steps: list[Footstep], ground: Ground, walk: Steps, plan: DcmPlan, t:
         com: Measured horizontal motion of the centre of mass, shapes (2,); its acceleration is not used.
     """
     dcm, best = com.value + com.velocity / plan.omega, (np.inf, np.inf)
+    present = _Present(ground, walk, plan, t)
     for later, landings in _timings(steps, walk, t):
         if best[0] == 0.0:
             break
         for land_s in landings:
             timed = retimed(later, float(land_s), t)
-            times, zmp = _knots_from(timed, ground.feet, walk.double_s, plan, t)
+            times, zmp = _knots_from(timed, present)
             weights, stands = dcm_at_knots(times, np.eye(len(times)), plan.omega)[0], times <= land_s
             stands[0] = t >= timed[0].lift_s
             share, centre = weights[stands].sum(), zmp[stands][-1]
             error = dcm - weights @ zmp
             error = error - share * (closest(ground.corners, centre + error / share) - centre)
-            moved, missing, way_m = _moved(timed, error, weights, zmp, ground, walk, plan, t)
+            moved, missing, way_m = _moved(timed, error, weights, zmp, present)
             # compare the missing part of the component first, then the cost of shifts and time
             cost = max(missing - SLIGHT_M, 0.0), way_m + HURRY_M_S * abs(steps[0].land_s - land_s)
             if cost < best:
                 best, chosen, free = cost, moved, np.flatnonzero(stands).tolist()
-    times, zmp = _knots_from(chosen, ground.feet, walk.double_s, plan, t)
+    times, zmp = _knots_from(chosen, present)
     return Caught(chosen, dcm_plan(times, zmp, plan.omega, com.value, dcm, free), *best)
 
 
@@ -131,14 +141,7 @@ def _timings(steps: list[Footstep], walk: Steps, t: float) -> Iterator[tuple[lis
 
 
 def _moved(
-    steps: list[Footstep],
-    error: Array,
-    weights: Array,
-    zmp: Array,
-    ground: Ground,
-    walk: Steps,
-    plan: DcmPlan,
-    t: float,
+    steps: list[Footstep], error: Array, weights: Array, zmp: Array, present: _Present
 ) -> tuple[list[Footstep], float, float]:
     """Move the landings, one after the other, so that an error of the divergent component vanishes.
 
@@ -147,20 +150,18 @@ def _moved(
         error: The error, shape (2,) [m].
         weights: Weights of the knots in the component, shape (k,).
         zmp: Positions of the knots with these steps, shape (k, 2) [m].
-        ground: As for `caught`, and so are all further arguments.
-        walk: See there.
-        plan: See there.
-        t: See there [s].
+        present: The present situation.
 
     Returns:
         The steps, the error that remains [m], and the sum of all shifts [m].
     """
+    ground, walk, _, t = present
     feet, way_m, moved = ground.feet.copy(), 0.0, list(steps)
     for k, step in enumerate(steps):
         time_s = step.land_s - max(step.lift_s, t)
         if time_s >= LAST_S - 1e-9:
             aside = [*steps[:k], *moved_by(steps[k:], np.array([1.0, 0.0]))]
-            knots, travel_m = _knots_from(aside, ground.feet, walk.double_s, plan, t)[1], SWIFTEST_M_S * time_s
+            knots, travel_m = _knots_from(aside, present)[1], SWIFTEST_M_S * time_s
             share = float(weights @ (knots - zmp)[:, 0])
             if step.lift_s < t:  # a foot on its way reaches at least its present goal
                 way = (step.places - feet[list(step.feet)])[:, :2].mean(axis=0)
@@ -255,14 +256,14 @@ def closest(corners: Array, point: Array) -> Array:
     return np.asarray(point if inside else out)
 
 
-def _knots_from(
-    steps: Sequence[Footstep], feet: Array, double_s: float, plan: DcmPlan, t: float
-) -> tuple[Array, Array]:
-    """Return the knots of `zmp_knots` from `t` on, beginning with a knot at `t`.
+def _knots_from(steps: Sequence[Footstep], present: _Present) -> tuple[Array, Array]:
+    """Return the knots of `zmp_knots` from the present time on, beginning with a knot at this time.
 
-    Before the first lift-off, the knot at `t` is the zero-moment point of the present `plan`.
+    Before the first lift-off, the first knot is the zero-moment point of the present plan.
     """
-    times, zmp = zmp_knots(steps, feet, double_s, min(t, steps[0].lift_s - 2.0 * double_s))
+    ground, walk, plan, t = present
+    double_s = walk.double_s
+    times, zmp = zmp_knots(steps, ground.feet, double_s, min(t, steps[0].lift_s - 2.0 * double_s))
     now = zmp_at(plan, t) if t < steps[0].lift_s else np.array([np.interp(t, times, axis) for axis in zmp.T])
     ahead = times > t + 1e-9
     return np.append(t, times[ahead]), np.vstack([now, zmp[ahead]])

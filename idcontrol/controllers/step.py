@@ -543,6 +543,16 @@ def policy_torques(bound: Bound, v: Array, arena: Arena) -> Wanted:
 
 
 @njit(cache=True, inner=True, forceinline=True, error_model="numpy")
+def internal_share(machine: Machine, feet: Integers) -> float:
+    """Return the cube root of the share of internal forces (`holding`) of a step with the contacts `feet`."""
+    share = 1.0 if machine.projects and feet.shape[0] > 0 and machine.tasks.targets.kind.shape[0] == 0 else 0.0
+    for foot in feet:
+        stays = machine.inputs.to_liftoff[foot] == np.inf
+        share = min(share, machine.inputs.since_touchdown[foot] / EASE_S) if stays else 0.0
+    return share
+
+
+@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def holding(machine: Machine, contacts: ContactArrays, rho: Array, arena: Arena) -> Array:
     """Return motor impulses ``h kp I (q_des - q)``, shape (a,) [N m s]; zero if a lift-off is planned.
 
@@ -561,12 +571,9 @@ def holding(machine: Machine, contacts: ContactArrays, rho: Array, arena: Arena)
         arena: Arena for all arrays.
     """
     # velocity errors are omitted: their noise, divided by h, would become torque
-    inputs, kp, n = machine.inputs, machine.joints.kp, contacts.identity.shape[0]
+    inputs, kp, n, u = machine.inputs, machine.joints.kp, contacts.identity.shape[0], rho.shape[1]
     out: Array = zeros(arena, kp.shape[0])
-    share, u = 1.0 if machine.projects and machine.tasks.targets.kind.shape[0] == 0 else 0.0, rho.shape[1]
-    for foot in contacts.identity:
-        stays = inputs.to_liftoff[foot] == np.inf
-        share = min(share, inputs.since_touchdown[foot] / EASE_S) if stays else 0.0
+    share = internal_share(machine, contacts.identity)
     if share <= 0.0:
         return out
     for r in range(3 * n):

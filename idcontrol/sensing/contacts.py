@@ -59,7 +59,7 @@ class Geometry:
         self._feet.detect(0.0)
         gap, planned = self._feet.foot_gap, reference.stance
         self._landed = np.where(planned & ~self._planned, np.maximum(gap, 0.0), self._landed)
-        self._planned = planned
+        self._planned = planned.copy()  # a planner may write into its array
         close: Booleans = gap < np.where(planned, self._landed + ERROR_M, MARGIN_M)
         return close
 

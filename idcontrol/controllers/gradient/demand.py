@@ -16,10 +16,10 @@ from idcontrol.controllers.gradient.equations import (
     rows_times,
     rows_transposed,
 )
-from idcontrol.controllers.gradient.site import NO_ERRORS, internal_share, square_slopes
+from idcontrol.controllers.gradient.site import NO_ERRORS, square_slopes
 from idcontrol.controllers.load import UNMODELLED
 from idcontrol.controllers.stance import SOLE_RANK
-from idcontrol.controllers.step import joint_error
+from idcontrol.controllers.step import internal_share, joint_error
 from idcontrol.dynamics.derivatives import force_slopes, inertia_times, turning
 from idcontrol.kernels.bound import Bound
 from idcontrol.kernels.jit import njit
@@ -251,7 +251,8 @@ def held_slope(bound: Bound, visited: Bound, joints: Bound) -> tuple[Array, Arra
     machine, site, step = bound.borrowed, visited.borrowed, joints.borrowed
     J, h, at, inputs = site.terms.J, machine.h, site.at, machine.inputs
     n, a, m, kp = site.contacts.identity.shape[0], step.held.shape[0], site.v.shape[0], machine.joints.kp
-    out, own, u, share = np.zeros((a, at.total)), np.zeros((2, a)), m - a, internal_share(bound, site.contacts.identity)
+    out, own, u = np.zeros((a, at.total)), np.zeros((2, a)), m - a
+    share = internal_share(machine, site.contacts.identity)
     if not share > 0.0:
         return out, own
     changes, inertia, grows = square_slopes(visited, joints), np.zeros(a), np.zeros((a, m))

@@ -10,7 +10,7 @@ from idcontrol.contact.contacts import AnyContacts, ContactArrays
 from idcontrol.contact.sensitivity import RowDerivatives, row_slopes
 from idcontrol.controllers.gradient.equations import BLOCKS, Columns, Terms
 from idcontrol.controllers.stance import take
-from idcontrol.controllers.step import EASE_S
+from idcontrol.controllers.step import internal_share
 from idcontrol.dynamics.derivatives import MotionDerivatives, energies, motion_slopes
 from idcontrol.kernels.arena import HEAP
 from idcontrol.kernels.bound import Bound, bind, borrow
@@ -125,21 +125,9 @@ def _columns(bound: Bound, joints: Bound, feet: Integers, loads: Loads) -> tuple
     for j in range(a):
         room, s = AT_LIMIT * (bounds.most[j] - bounds.least[j]), h * machine.result.tau[j]
         limited |= room < np.inf and (s <= bounds.least[j] + room or s >= bounds.most[j] - room)
-    held = a if internal_share(bound, feet) > 0.0 else 0
+    held = a if internal_share(machine, feet) > 0.0 else 0
     ends = np.cumsum(np.array([m, m, a, held, loads.dry.shape[0], a if limited else 0, tasks, feet.shape[0]]))
     return Columns(0, ends[0], ends[1], ends[2], ends[3], ends[4], ends[5], ends[6], ends[7]), ends
-
-
-@njit(cache=True, inner=True, error_model="numpy")
-def internal_share(bound: Bound, feet: Integers) -> float:
-    """Return the cube root of the share of internal forces of a step with the contacts `feet` (`step.holding`)."""
-    machine, share = bound.borrowed, 1.0
-    if not machine.projects or feet.shape[0] == 0 or machine.tasks.targets.kind.shape[0] > 0:
-        return 0.0
-    for foot in feet:
-        stays = machine.inputs.to_liftoff[foot] == np.inf
-        share = min(share, machine.inputs.since_touchdown[foot] / EASE_S) if stays else 0.0
-    return share
 
 
 @njit(cache=True, error_model="numpy")
