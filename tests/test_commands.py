@@ -1,8 +1,8 @@
 """The commands in README and pages work, in the order of the page, in one folder.
 
-| command | one page in `make test`, the others in `make slow` | all pages in `make slow` |
+| command | README and tutorials in `make test`, other pages in `make slow` | all pages in `make slow` |
 | --- | --- | --- |
-| `idcontrol run` | as long as its experiment's rehearsal, a walk for `WALK_S` | whole |
+| `idcontrol run` | as long as its experiment's rehearsal, a walk for `WALK_S`; whole with a push or a reach | whole |
 | `idcontrol compare` | its runs are as short and made in this process | |
 | one with `--study` or all controllers | is parsed (`test_docs.py`) | its runs are as short |
 | `idcontrol loop`, `./machine`, `./controller` | | `WALK_S` on the wall clock |
@@ -36,6 +36,7 @@ from idcontrol.cli import main
 from idcontrol.experiments import league, scaling
 from idcontrol.loop import launch
 from idcontrol.problems import walks
+from idcontrol.scenes.whole_body import WholeBodyConfig
 from idcontrol.sweeps import comparison, running
 from tests import GUARD_S
 from tests.parameters import one_fast
@@ -67,6 +68,7 @@ def scripts() -> dict[str, Script]:
 
 
 SCRIPTS = scripts()
+FAST = ["README.md", *(page for page in SCRIPTS if page.startswith("tutorials/"))]
 
 
 def is_heavy(line: str) -> bool:
@@ -85,6 +87,11 @@ def is_amount(value: Any) -> bool:
     return isinstance(value, (int, float, tuple)) and not isinstance(value, bool)
 
 
+def waits(config: Any) -> bool:
+    """True if a push or a reach needs the whole duration of a run."""
+    return isinstance(config, WholeBodyConfig) and (config.push.at_s is not None or config.reach.frame is not None)
+
+
 def do(words: Sequence[str]) -> None:
     """Run a command of idcontrol or of the shell; ``> FILE`` at its end redirects its output."""
     if ">" in words:
@@ -96,7 +103,7 @@ def do(words: Sequence[str]) -> None:
         return
     subprocess.run(words, check=True)
     if words[0] == "mkdir":  # the page continues with the content of this file
-        ((_, robot),) = blocks("toml")
+        (robot,) = (text for page, text in blocks("toml") if page == "tutorials/robot.md")
         Path(words[1], "robot.toml").write_text(robot, encoding="utf-8")
 
 
@@ -131,7 +138,9 @@ def short(monkeypatch):
         rehearsal = next(iter(experiment.rehearsals()), None) or changed(start, {"duration_s": WALK_S})
         amounts = {name: getattr(rehearsal, name) for name in start.__struct_fields__ if not name.startswith("mu")}
         fewer = {name: less for name, less in amounts.items() if is_amount(less) and less != getattr(start, name)}
-        if "duration_s" in fewer:
+        if waits(config):
+            fewer.pop("duration_s", None)
+        elif "duration_s" in fewer:
             fewer["duration_s"] = min(WALK_S, fewer["duration_s"])
         return conduct(experiment, changed(config, fewer), *rest)
 
@@ -154,7 +163,7 @@ def short(monkeypatch):
     monkeypatch.setattr(trust, "CLAIMS", {part: claims[:1] for part, claims in trust.CLAIMS.items()})
 
 
-@pytest.mark.parametrize("page", one_fast(sorted(SCRIPTS), "README.md"))
+@pytest.mark.parametrize("page", one_fast(sorted(SCRIPTS), *FAST))
 def test_the_commands_of_a_page_run_one_after_the_other(page, short):
     for line, words in SCRIPTS[page]:
         if not is_heavy(line) and not keeps_time(words):
