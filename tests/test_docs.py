@@ -187,23 +187,6 @@ def test_every_section_that_the_sources_cite_exists():
     assert not {source: cited for source, cited in wrong.items() if cited}
 
 
-@pytest.mark.parametrize(
-    ("numbers", "missing"),
-    [
-        ("7.3", []),
-        ("7.1-7.3; Zapolsky & Drumwright 2017, eq. 69", []),
-        ("13.6", []),
-        ("7.3, 7.9)", ["7.9"]),
-        ("7.3 and 7.9)", ["7.9"]),
-        ("17.", ["17"]),
-        ("6.4;\n    # 19, 13.12", ["19", "13.12"]),
-    ],
-)
-@pytest.mark.parametrize("before", ["", ", section ", ", sections ", ", chapter "])
-def test_a_citation_of_a_missing_section_is_detected(before, numbers, missing):
-    assert unresolved(f"as is (math.md{before or ' '}{numbers}") == [f"math.md {number}" for number in missing]
-
-
 @pytest.mark.parametrize("page", sorted(PAGES))
 def test_papers_are_cited_by_author_and_year(page):
     assert not re.findall(r"\b00[0-4](?='s| \(\d|,? (?:section|eq|Algorithm|Appendix|Table))", PAGES[page])

@@ -42,6 +42,7 @@ def test_every_name_is_there_and_no_other_is_shown():
         idc.teleport  # noqa: B018
 
 
+@pytest.mark.slow
 def test_a_controller_and_a_plant_are_built_in_an_empty_folder(tmp_path):
     code = """
 import idcontrol as idc
@@ -70,12 +71,6 @@ def test_a_robot_stands_in_its_standing_state(name):
     assert contacts.detect(1e-9).gap == pytest.approx(np.zeros(4), abs=1e-9)
     assert (contacts.system.joint_positions(state.q) == reference.q).all()
     assert reference.stance.tolist() == [True] * 4
-
-
-@pytest.mark.parametrize("registry", [idc.controllers, idc.plants])
-def test_a_name_that_does_not_exist_is_refused(registry):
-    with pytest.raises(UnknownName, match="coulomb"):
-        registry.make("id-coulomb-pq", idc.robots.load("links"), mu=0.8)
 
 
 @pytest.mark.parametrize(

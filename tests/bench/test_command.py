@@ -162,8 +162,3 @@ def test_memory_does_not_grow_over_a_hundred_thousand_steps():
     rows = memory.sampled(steps)
     # 10 MB per million steps is 10 bytes per step, less than any Python object
     assert memory.growth(rows, steps) < 10.0
-
-
-@pytest.mark.slow
-def test_the_import_takes_less_than_a_second_when_warm():
-    assert memory.import_s() < memory.IMPORT_BAR_S

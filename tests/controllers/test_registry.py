@@ -4,19 +4,12 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from idcontrol import controllers, plants, robots
+from idcontrol import controllers, robots
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
-from idcontrol.errors import DuplicateName, InputError, UnknownName
+from idcontrol.errors import DuplicateName, InputError
 from tests import scenes
 from tests.controllers import walker
-
-
-@pytest.mark.parametrize("name", list(controllers.available()))
-def test_every_controller_on_the_list_stands_within_its_limits(quadruped, name):
-    command = walker.controller(name, limit=30.0)(walker.at_home(quadruped), walker.stand())
-    assert command.tau.shape == (12,)
-    assert abs(command.tau).max() <= 30.0
 
 
 @pytest.mark.parametrize("name", list(controllers.available()))
@@ -51,20 +44,6 @@ def test_a_joint_that_is_asked_to_go_beyond_its_end_comes_to_rest_there(quadrupe
         v = quadruped.from_pinocchio(moved)
         farthest = max(farthest, quadruped.joint_positions(q)[knee])
     assert end - 1e-4 < farthest < end + 1e-9
-
-
-def test_an_unknown_name_lists_the_known_names():
-    with pytest.raises(UnknownName, match="did you mean 'id-coulomb-qp'"):
-        walker.controller("id-coulomb-qpp")
-
-
-@pytest.mark.parametrize("module", [controllers, plants])
-def test_a_misspelt_argument_is_reported_before_missing_friction(module):
-    name, robot = next(iter(module.available())), robots.load("links")
-    with pytest.raises(UnknownName, match="no argument 'rate'; did you mean 'rate_hz'"):
-        module.make(name, robot, rate=500.0)
-    with pytest.raises(InputError, match="mu must be a number from 0 to inf, not nan"):
-        module.make(name, robot)
 
 
 def test_a_name_is_registered_once():

@@ -173,18 +173,6 @@ def test_feet_that_nothing_can_stop_may_slip(quadruped, scheme):
     assert (np.abs(f_S) + np.abs(f_T) <= 0.2 * f_N * (1.0 + 1e-9)).all()
 
 
-def test_relaxed_demands_are_in_the_command(quadruped):
-    slippery = walker.controller("id-noslip-lcp", mu=0.05)
-    state = walker.at_home(quadruped)
-    kept = slippery(state, walker.stand())
-    assert kept.status is Status.SOLVED
-    assert kept.dropped == ()
-    a = np.random.default_rng(2).normal(size=12)
-    pushed = slippery(state, walker.stand(a=300.0 * a))
-    assert pushed.status is Status.REPAIRED
-    assert pushed.dropped[0] in ("tracking", "no-slip")
-
-
 @pytest.mark.parametrize("name", ["id-noslip-lcp", "id-coulomb-qp", "id-coulomb-lcp"])
 def test_at_their_limits_no_torque_was_clipped_after_the_last_solve(quadruped, name):
     """The torque gives the machine the predicted momentum: passes end when no joint is beyond its limit."""

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from idcontrol import plants
 from idcontrol.controllers import schemes
 from idcontrol.controllers.step import NO_SOLUTION, SOLVED, step_from_problem
 from idcontrol.kernels.arena import HEAP
@@ -20,7 +19,7 @@ from idcontrol.models.whitened import recover, whiten
 from idcontrol.problems.machines import inverse_step
 from idcontrol.problems.steps import random_step
 from idcontrol.solvers.status import TOLERANCE
-from idcontrol.types import SOLVED_BY, Status
+from idcontrol.types import Status
 from tests import scenes
 from tests.controllers import walker
 from tests.controllers.answers import answered
@@ -31,12 +30,6 @@ pytestmark = pytest.mark.interpreted
 def asked(problem, last):
     mu = problem.contacts.mu
     return step_from_problem(problem, Cones(mu, np.isinf(mu), np.zeros(mu.size), 1e-3), last=last)
-
-
-def test_records_know_the_model_of_every_scheme_by_the_name_of_its_plant():
-    names = {scheme.name for scheme in vars(schemes).values() if isinstance(scheme, schemes.Scheme)}
-    assert names <= set(SOLVED_BY)
-    assert names - {"one-stage"} <= set(plants.available())
 
 
 @pytest.mark.parametrize("scheme", [schemes.COULOMB_LCP, schemes.COULOMB_SMOOTH, schemes.COULOMB_QP])

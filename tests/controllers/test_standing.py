@@ -49,8 +49,8 @@ class StandingLoop:
         self.t += self.walk.period_s
         q = pin.integrate(self.model, self.start.q, change[joints:velocity])
         state = State(t=self.t, q=q, v=self.start.v + change[velocity:])
-        seen = self.walk.sense(state).sealed()
-        return state, seen, self.planner(seen)
+        seen = self.walk.sense(state)
+        return state, seen.sealed(), self.planner(seen)
 
     def after(self, change):
         """The variables a period later, with differences of configuration and velocity, shape (size,)."""

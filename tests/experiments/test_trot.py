@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import signal
-import subprocess
-import sys
-import time
 
 import msgspec
 import numpy as np
@@ -25,7 +20,6 @@ from idcontrol.scenes.walk import WalkConfig, WalkPath, WalkScene
 from idcontrol.sensing import Sensing
 from idcontrol.sensing.disturbance import BiasLevel
 from idcontrol.types import ContactLaw
-from tests import GUARD_S
 
 
 def run(folder, **changes):
@@ -99,15 +93,6 @@ def test_the_predicted_forces_carry_the_weight(walk):
     total = record.arrays["force_pred"][standing, :, 2].sum(axis=1)
     # after the first ticks the robot stands still: 4.8 kg · 9.81 m/s²
     assert total[50:] == pytest.approx(47.088, rel=1e-3)
-
-
-@pytest.mark.slow
-def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path):
-    for name, seed in (("a", 3), ("b", 3), ("c", 4)):
-        run(tmp_path / name, duration_s=0.1, seed=seed)
-    first, again, other = ((tmp_path / name / "arrays.h5").read_bytes() for name in "abc")
-    assert first == again
-    assert first != other
 
 
 @pytest.mark.parametrize(("mu", "push"), [(0.8, 0.25), pytest.param(0.1, 0.1, marks=pytest.mark.slow)])
@@ -285,22 +270,6 @@ def test_the_original_planner_with_original_feedback_stays_upright_and_goes_back
     assert any("did not do what it was asked" in what for what in events)
     with pytest.raises(InputError, match="planner=paper is the original of the robot links"):
         experiment.run(msgspec.structs.replace(config, robot="solo12"), tmp_path / "no", lambda share: None)
-
-
-@pytest.mark.slow
-def test_a_killed_run_keeps_its_record(tmp_path):
-    folder = tmp_path / "killed"
-    command = [sys.executable, "-m", "idcontrol", "run", "trot", "--out", str(folder), "--quiet"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    log, deadline = folder / "record.log", time.monotonic() + GUARD_S
-    while time.monotonic() < deadline and not (log.exists() and log.stat().st_size > 1_000_000):
-        time.sleep(0.05)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    record = load(folder)
-    assert not record.complete
-    assert len(record.arrays["t"]) >= 500
-    assert np.isfinite(record.arrays["tau"]).all()
 
 
 @pytest.mark.slow

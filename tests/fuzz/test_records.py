@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from idcontrol import cli
 from idcontrol.errors import InputError
 from idcontrol.record.recording import Recorder, Run, load
 from idcontrol.types import Event
@@ -72,21 +70,3 @@ def test_any_file_cut_at_any_byte_leaves_what_can_be_read_or_one_line(folder, tm
         st.sampled_from(files), st.floats(0.0, 1.0, exclude_max=True), st.sampled_from([b"", b"\x00" * 64])
     )
     explore(law, cuts, 25, effort)
-
-
-@pytest.mark.parametrize("what", ["empty", "foreign", "newer", "file", "nowhere"])
-def test_report_refuses_a_folder_that_is_no_run(what, tmp_path, capsys):
-    path = tmp_path / "run"
-    if what == "file":
-        path.write_text("no folder")
-    elif what != "nowhere":
-        path.mkdir()
-    if what == "foreign":
-        (path / "notes.txt").write_text("holiday")
-    if what == "newer":
-        (path / "run.json").write_text(json.dumps({"format": "idcontrol-run", "schema": 99}))
-    assert cli.main(["report", str(path)]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert "Traceback" not in said
-    assert not (path / "report.html").exists()

@@ -180,6 +180,7 @@ def test_paced_simulation_takes_its_time(tmp_path):
     assert time.monotonic() - began > 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.wallclock
 def test_a_controller_that_never_returns_is_interrupted_and_the_machine_braked(tmp_path):
     # short, because a parallel test is held up as long: under SCHED_FIFO this process spins before all others on its
@@ -275,6 +276,7 @@ class MortalOffer(Offer):
 mortal = MortalOffer()
 
 
+@pytest.mark.slow
 @pytest.mark.wallclock
 def test_a_killed_plant_is_noticed_and_the_record_is_complete(tmp_path):
     out = tmp_path / "run"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -37,7 +35,6 @@ ALLOWED = {
     Mode.DAMPED: {Mode.READY, Mode.STOPPED},
     Mode.STOPPED: set(),
 }
-BEGUN = {Mode.RUNNING, Mode.DAMPED}
 MS = NS // 1000
 EVERY = int(~Fault.NONE)
 """All faults at once."""
@@ -217,17 +214,6 @@ def test_the_gate_may_write_over_the_last_torques():
     cut = admit(limits, np.array([9.0, -1.5]), tau, np.zeros(2), np.zeros(2), 1.0, 1e-3, tau)
     np.testing.assert_allclose(tau, [2.0, -1.5])
     assert cut is Cut.RATE
-
-
-@pytest.mark.parametrize(("side", "push"), list(itertools.product((-1.0, 1.0), (-1.0, 1.0))))
-def test_beyond_a_joint_limit_only_torque_that_leads_back_passes(side, push):
-    limits = Limits(
-        torque=np.ones(1), torque_rate=np.full(1, np.inf), low=-np.ones(1), high=np.ones(1), speed=np.full(1, 9.0),
-        damping=np.ones(1),
-    )  # fmt: skip
-    out = np.empty(1)
-    admit(limits, np.array([push]), np.zeros(1), np.array([1.1 * side]), np.zeros(1), 1.0, 1e-3, out)
-    assert out[0] == (push if push * side < 0 else 0.0)
 
 
 def one(**changes):

@@ -22,7 +22,7 @@ from idcontrol.models.whitened import recover, whiten
 from idcontrol.problems.machines import inverse_step
 from idcontrol.types import Status
 from tests import scenes
-from tests.models import specification
+from tests.models import stage_two
 
 WEIGHT_IMPULSE = 4.8 * 9.81 * scenes.H
 
@@ -81,7 +81,7 @@ def test_impulses_and_torque_equal_clarabel(quadruped, projected):
         first = dissipation.solve(problem)
         weights, reference = rng.uniform(0.0, 1.0, 4), 0.1 * scenes.H * rng.normal(size=12)
         f, _, motor_impulse = redistribute(problem, first, v_tol=1e-3, weight=weights, reference=reference)
-        expected, y = specification.smallest_torque(problem, first, cones(problem, weight=weights), reference)
+        expected, y = stage_two.smallest_torque(problem, first, cones(problem, weight=weights), reference)
         largest = np.abs(expected).max()
         # the solution is at a corner, to which Clarabel comes within 1e-10
         np.testing.assert_allclose(motor_impulse, expected, rtol=0, atol=1e-8 * largest)
@@ -108,7 +108,7 @@ def test_motors_stay_within_their_bounds_if_the_motion_allows_it(quadruped):
         y, better = smallest_torque(reduction, cones(problem, weight=weights), y_1, first.multipliers, None, bounds)
         assert better
         v_plus, motor_impulse = recover(reduction, y)
-        expected, _ = specification.smallest_torque(problem, first, cones(problem, weight=weights), bounds=bounds)
+        expected, _ = stage_two.smallest_torque(problem, first, cones(problem, weight=weights), bounds=bounds)
         largest = np.abs(expected).max()
         np.testing.assert_allclose(motor_impulse, expected, rtol=0, atol=1e-7 * largest)
         np.testing.assert_allclose(v_plus, first.v_plus, rtol=0, atol=1e-9 * WEIGHT_IMPULSE)
@@ -237,7 +237,7 @@ def test_many_contacts_get_the_torque_that_clarabel_finds(quadruped, mu, weighte
             bounds.most[motor] = room * largest[motor]
             bounds.least[motor] = -bounds.most[motor]
             y, better = smallest_torque(w, cones(problem, weight=weights), y_1, first.multipliers, None, bounds)
-            expected, _ = specification.smallest_torque(problem, first, cones(problem, weight=weights), bounds=bounds)
+            expected, _ = stage_two.smallest_torque(problem, first, cones(problem, weight=weights), bounds=bounds)
             assert better
             v_plus, motor_impulse = recover(w, y)
             np.testing.assert_allclose(motor_impulse, expected, rtol=0, atol=1e-6 * largest.max())

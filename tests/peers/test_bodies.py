@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import coal
 import numpy as np
 import pinocchio as pin
 import pytest
@@ -10,9 +9,6 @@ import pytest
 from idcontrol import plants
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
-from idcontrol.dynamics.bodies import BodyState, Surface, solid
-from idcontrol.models import coulomb
-from idcontrol.plants.bodies import FreeBodies, dense
 from idcontrol.problems import machines
 from idcontrol.problems.machines import chain
 from idcontrol.types import State
@@ -55,72 +51,6 @@ def test_a_ball_thrown_without_spin_ends_rolling_at_five_sevenths_of_its_speed(n
     assert speed[0] == pytest.approx(5.0 / 7.0, rel=miss)
     assert spin[1] * machines.BALL == pytest.approx(speed[0], rel=miss)
     assert np.abs(speed[1:]).max() < 1e-3
-
-
-def stack_in_mujoco(n: int, radius: float, mass: float) -> np.ndarray:
-    """Normal forces between neighbours of a column of balls at rest in MuJoCo, from the ground up, shape (n,) [N]."""
-    mujoco = pytest.importorskip("mujoco")
-    balls = "".join(
-        f'<body pos="0 0 {radius * (2 * i + 1)}"><freejoint/><geom type="sphere" size="{radius}" mass="{mass}"/></body>'
-        for i in range(n)
-    )
-    model = mujoco.MjModel.from_xml_string(
-        f'<mujoco><option timestep="0.001" gravity="0 0 -{G}"/><default><geom condim="3" friction="0.5 0 0"/></default>'
-        f'<worldbody><geom type="plane" size="1 1 1"/>{balls}</worldbody></mujoco>'
-    )
-    data = mujoco.MjData(model)
-    for _ in range(1500):
-        mujoco.mj_step(model, data)
-    forces = []
-    for index in range(data.ncon):
-        wrench = np.zeros(6)
-        mujoco.mj_contactForce(model, data, index, wrench)
-        forces.append((data.contact[index].pos[2], wrench[0]))
-    return np.array([force for _, force in sorted(forces)])
-
-
-def stack_in_bullet(n: int, radius: float, mass: float) -> np.ndarray:
-    """Normal forces between neighbours of a column of balls at rest in Bullet, from the ground up, shape (n,) [N]."""
-    bullet = pytest.importorskip("pybullet")
-    client = bullet.connect(bullet.DIRECT)
-    try:
-        bullet.setGravity(0, 0, -G, physicsClientId=client)
-        bullet.setTimeStep(H, physicsClientId=client)
-        bullet.setPhysicsEngineParameter(numSolverIterations=500, physicsClientId=client)
-        ground = bullet.createCollisionShape(bullet.GEOM_PLANE, physicsClientId=client)
-        bullet.createMultiBody(0, ground, physicsClientId=client)
-        ball = bullet.createCollisionShape(bullet.GEOM_SPHERE, radius=radius, physicsClientId=client)
-        for i in range(n):
-            place = [0, 0, radius * (2 * i + 1)]
-            bullet.createMultiBody(mass, ball, basePosition=place, physicsClientId=client)
-        for _ in range(500):
-            bullet.stepSimulation(physicsClientId=client)
-        points = bullet.getContactPoints(physicsClientId=client)
-        return np.array([point[9] for point in sorted(points, key=lambda point: point[5][2])])
-    finally:
-        bullet.disconnect(client)
-
-
-def stack_of_ours(n: int, radius: float, mass: float) -> np.ndarray:
-    """Normal forces between neighbours of a column of balls at rest in our time stepping, shape (n,) [N]."""
-    surface = Surface(mu=0.5)
-    density = mass / (4.0 / 3.0 * np.pi * radius**3)
-    column = [solid(f"ball{i}", coal.Sphere(radius), density, surface) for i in range(n)]
-    plant = FreeBodies(column, dense(coulomb.solve), terrain=plane(), ground=surface)
-    plant.reset(BodyState.at_rest(np.column_stack([np.zeros((n, 2)), radius * (2 * np.arange(n) + 1)])))
-    for _ in range(50):
-        plant.step(H)
-    forces = plant.contact_forces()
-    order = np.argsort(forces.point[:, 2])
-    return np.linalg.norm(forces.force, axis=1)[order]
-
-
-@pytest.mark.parametrize("stack", [stack_of_ours, stack_in_mujoco, stack_in_bullet])
-def test_each_ball_of_a_column_carries_the_weight_above(stack):
-    n, mass = 5, 0.5
-    expected = mass * G * np.arange(n, 0, -1)
-    # 1500 steps of soft contact, or 500 sweeps of sequential impulses, come to rest within a thousandth
-    np.testing.assert_allclose(stack(n, 0.05, mass), expected, rtol=1e-3)
 
 
 def falling_chain(name: str, h: float) -> np.ndarray:

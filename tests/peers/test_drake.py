@@ -13,7 +13,6 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.dynamics.system import System
 from idcontrol.plants.exported import rigid_links
-from idcontrol.problems import machines
 from idcontrol.problems.machines import chain
 from idcontrol.record.recording import load
 from idcontrol.scenes.locomotion import record_walk
@@ -76,50 +75,6 @@ class World:
 
     def run(self, seconds: float) -> None:
         self.simulator.AdvanceTo(seconds)
-
-
-def test_a_thrown_block_slides_as_far_as_the_formula_says():
-    """The distance is v² / 2 μ g. SAP brakes before it moves in the first step, which shortens it by h v / 2."""
-    mu, v, height = 0.4, 1.0, 0.05 + 0.02
-    world = World(mu)
-    world.lay_ground()
-    corners = [[x, y, -0.05] for x in (0.15, -0.15) for y in (0.1, -0.1)]
-    sled = world.add("sled", machines.SLED_MASS, 0.02, corners, 0.02)
-    world.start()
-    world.place(sled, [0.0, 0.0, height], [v, 0.0, 0.0])
-    world.run(0.4)
-    assert world.plant.EvalBodyPoseInWorld(world.context, sled).translation()[0] == pytest.approx(
-        v**2 / (2.0 * mu * G), rel=5e-3
-    )
-    assert np.abs(world.plant.EvalBodySpatialVelocityInWorld(world.context, sled).translational()).max() < 1e-3
-
-
-def test_a_ball_thrown_without_spin_ends_rolling_at_five_sevenths_of_its_speed():
-    world = World(0.5)
-    world.lay_ground()
-    mass, radius = machines.SLED_MASS, machines.BALL
-    ball = world.add("ball", mass, 0.4 * mass * radius**2, [[0.0, 0.0, 0.0]], radius)
-    world.start()
-    world.place(ball, [0.0, 0.0, radius], [1.0, 0.0, 0.0])
-    world.run(0.2)
-    moving = world.plant.EvalBodySpatialVelocityInWorld(world.context, ball)
-    assert moving.translational()[0] == pytest.approx(5.0 / 7.0, rel=1e-2)
-    assert moving.rotational()[1] * radius == pytest.approx(moving.translational()[0], rel=1e-2)
-
-
-def test_each_ball_of_a_column_carries_the_weight_above():
-    n, mass, radius = 5, 0.5, 0.05
-    world = World(0.5)
-    world.lay_ground()
-    balls = [world.add(f"ball{i}", mass, 0.4 * mass * radius**2, [[0.0, 0.0, 0.0]], radius) for i in range(n)]
-    world.start()
-    for i, ball in enumerate(balls):
-        world.place(ball, [0.0, 0.0, radius * (2 * i + 1)])
-    world.run(0.5)
-    touching = world.plant.get_contact_results_output_port().Eval(world.context)
-    pairs = [touching.point_pair_contact_info(i) for i in range(touching.num_point_pair_contacts())]
-    pressing = [np.abs(pair.contact_force()[2]) for pair in sorted(pairs, key=lambda pair: pair.contact_point()[2])]
-    np.testing.assert_allclose(pressing, mass * G * np.arange(n, 0, -1), rtol=1e-3)
 
 
 def add_machine(world: World, system: System, contacts: SphereContacts) -> tuple[list, list]:

@@ -9,7 +9,7 @@ from idcontrol.contact.terrain import plane
 from idcontrol.errors import InputError
 from idcontrol.scenes.locomotion import record_walk
 from idcontrol.scenes.walk import WalkConfig, WalkScene
-from idcontrol.types import Reference, State, Status
+from idcontrol.types import Reference, State
 from tests import scenes
 
 
@@ -35,28 +35,6 @@ def held(seconds, plant):
         command = controller(state, reference)
         state = plant.step(command.tau, 1e-3)
     return command, state
-
-
-@pytest.mark.slow
-def test_a_robot_stands_on_nearly_rigid_ground_with_the_predicted_forces():
-    plant = make()
-    command, state = held(0.2, plant)
-    assert command.status is Status.SOLVED
-    predicted, sensed = command.predicted.force[:, 2], plant.contact_forces().force[:, 2]
-    assert sensed.sum() == pytest.approx(plant_mass() * 9.81, rel=1e-4)
-    np.testing.assert_allclose(predicted, sensed, rtol=2e-3)
-    assert -1e-8 < sunk(state) < 1e-8
-
-
-def sunk(state):
-    """Return the mean depth of the feet in the ground [m]."""
-    system = scenes.links()
-    system.update(state.q, state.v)
-    return -feet(system).detect(1.0).gap.mean()
-
-
-def plant_mass():
-    return scenes.links().mass
 
 
 def test_settings_that_mean_nothing_are_refused():

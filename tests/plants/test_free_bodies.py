@@ -17,6 +17,9 @@ from idcontrol.models.sparse import SparseProblem, SparseSolution
 from idcontrol.models.step import ContactModel
 from idcontrol.plants.bodies import FreeBodies, dense
 from idcontrol.types import Array, Status
+from tests.parameters import one_fast
+
+pytestmark = pytest.mark.interpreted
 
 G = 9.81
 EVERY = [coulomb.solve, dissipation.solve, sap.solve]
@@ -34,7 +37,7 @@ def moving(position: list[list[float]], velocity: list[list[float]]) -> BodyStat
     return BodyState.at_rest(np.array(position))._replace(velocity=np.array(velocity, dtype=np.float64))
 
 
-@pytest.mark.parametrize("model", EVERY)
+@pytest.mark.parametrize("model", one_fast(EVERY, sap.solve))
 def test_a_tower_of_cubes_presses_with_the_weight_above(model: ContactModel) -> None:
     tower = FreeBodies([cube(f"cube{i}") for i in range(4)], dense(model), terrain=plane())
     tower.reset(BodyState.at_rest(np.array([[0.0, 0.0, 0.05 + 0.1 * i] for i in range(4)])))
@@ -76,7 +79,7 @@ def test_balls_that_meet_go_on_together_with_their_momentum(model: ContactModel)
     assert state.velocity[:, 0] == pytest.approx([-0.5, -0.5], abs=1e-9 if model is not sap.solve else 0.1)
 
 
-@pytest.mark.parametrize("model", EVERY)
+@pytest.mark.parametrize("model", one_fast(EVERY, dissipation.solve))
 def test_collisions_in_free_space_keep_both_momenta_and_lose_energy(model: ContactModel) -> None:
     """Forces between two boxes are equal and opposite and act at one point, at any orientation."""
     rng = np.random.default_rng(0)
@@ -127,16 +130,17 @@ def test_a_ball_between_walls_comes_to_rest_on_both() -> None:
     assert np.abs(state.velocity).max() < 1e-8
 
 
-def test_bodies_that_start_inside_each_other_part_slowly() -> None:
-    for model in EVERY:
-        plant = FreeBodies([cube("one"), cube("two"), ball("three")], dense(model), terrain=plane())
-        plant.reset(BodyState.at_rest(np.array([[0.0, 0, 0.05], [0.03, 0.01, 0.07], [0.0, 0.02, 0.06]])))
-        for _ in range(300):
-            state = plant.step(0.01)
-            assert np.abs(state.velocity[:, :3]).max() < 3.0
-        assert plant.contacts is not None
-        assert plant.contacts.gap.min(initial=0.0) > -2e-3
-        assert np.isfinite(state.position).all()
+@pytest.mark.slow
+@pytest.mark.parametrize("model", EVERY)
+def test_bodies_that_start_inside_each_other_part_slowly(model: ContactModel) -> None:
+    plant = FreeBodies([cube("one"), cube("two"), ball("three")], dense(model), terrain=plane())
+    plant.reset(BodyState.at_rest(np.array([[0.0, 0, 0.05], [0.03, 0.01, 0.07], [0.0, 0.02, 0.06]])))
+    for _ in range(300):
+        state = plant.step(0.01)
+        assert np.abs(state.velocity[:, :3]).max() < 3.0
+    assert plant.contacts is not None
+    assert plant.contacts.gap.min(initial=0.0) > -2e-3
+    assert np.isfinite(state.position).all()
 
 
 @pytest.mark.parametrize("h", [0.0, -1e-3, np.nan, np.inf])

@@ -7,7 +7,6 @@ import pytest
 from idcontrol import plants
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import height_map, plane
-from idcontrol.errors import DuplicateName, UnknownName
 from idcontrol.models import coulomb
 from idcontrol.plants.stepping import Stepping
 from idcontrol.problems import machines
@@ -177,15 +176,3 @@ def test_a_plant_gets_warm_whose_model_refuses_numbers_that_are_not_finite(quadr
     start = State(t=0.0, q=scenes.home(quadruped), v=np.zeros(system.n_velocities))
     plant.warm(start)
     assert np.isfinite(plant.step(np.zeros(system.n_actuated), 1e-3).v).all()
-
-
-def test_plants_have_names():
-    assert "coulomb-lcp" in plants.available()
-    system = machines.free_body(np.eye(3))
-    setup = plants.Setup(system=system, contacts=SphereContacts(system, ("body",), 0.1, plane(), 0.5), dt=1e-3)
-    built = plants.build("coulomb-lcp", setup)
-    assert built.reset(bodies.ball_at(0.0)).t == 0.0
-    with pytest.raises(UnknownName, match="coulomb-lcp"):
-        plants.build("coulomb", setup)
-    with pytest.raises(DuplicateName):
-        plants.register("coulomb-lcp", "another", lambda s: built)

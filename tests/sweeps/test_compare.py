@@ -190,19 +190,6 @@ def test_a_signal_says_how_to_continue_and_stops_the_runs(compare, drift, number
 
 
 @pytest.mark.slow
-def test_two_sweeps_cannot_share_a_folder(compare, drift):
-    counts = drift / "counts"
-    counts.mkdir()
-    first = background("--set", f"count_in={counts}", "--set", "trouble=wait", "--out", "c")
-    wait_for(lambda: list(counts.iterdir()))
-    status, out, err = compare("--out", "c")
-    assert (status, out) == (2, "")
-    assert "another comparison is running in c" in err
-    first.send_signal(signal.SIGINT)
-    first.communicate(timeout=GUARD_S)
-
-
-@pytest.mark.slow
 def test_rows_with_equal_settings_are_run_once(compare, drift):
     counts = drift / "counts"
     counts.mkdir()
