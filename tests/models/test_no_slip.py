@@ -81,7 +81,7 @@ def test_velocity_is_that_of_the_general_form_and_the_torque_balances_it(quadrup
 @pytest.mark.parametrize("inverse", [True, False])
 @pytest.mark.parametrize("compliance", [(0.0, 0.0), (0.3, 2.0), (0.0, 0.5, 0.0)])
 def test_bilateral_rows_enter_as_in_the_general_form(quadruped, compliance, inverse):
-    """Rigid rows join the basis first, soft rows join the inertia (math.md 3, 11.4)."""
+    """Rigid rows join the basis first, soft rows join the inertia (math.md 3)."""
     rng = np.random.default_rng(1)
     k = len(compliance)
     for _ in range(10):
