@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,20 @@ import pinocchio as pin
 from idcontrol.errors import InputError
 from idcontrol.robots.robot import Robot
 from idcontrol.robots.schema import Description
+from idcontrol.robots.urdf import mesh_file
 
+MESHES = ".meshes"
+"""Suffix of the folder of meshes beside a robot file."""
 BARE = re.compile(r"[A-Za-z0-9_-]+")
 """Keys that TOML accepts without quotes."""
 AXES = ("x", "y", "z")
 
 
 def save(robot: Robot, file: Path, description: Description, inertias: Mapping[str, Any]) -> None:
-    """Write a robot file, and beside it a URDF with other inertias.
+    """Write a robot file, and beside it a URDF with other inertias and copies of all meshes that exist.
+
+    The meshes are in a folder with the name of the robot file and the suffix ``.meshes``, so that the files can move
+    together. Files to which meshes refer, such as textures, are not copied.
 
     Args:
         robot: The robot; its own files stay unchanged.
@@ -31,15 +38,22 @@ def save(robot: Robot, file: Path, description: Description, inertias: Mapping[s
         inertias: Inertia (`pinocchio.Inertia`) of each moving link with all links fixed to it, by name of the link.
 
     Raises:
-        InputError: One of the files exists already or cannot be written, or their folder does not exist.
+        InputError: One of the files or the folder of meshes exists already or cannot be written, or their folder does
+            not exist.
     """
     require_new(file)
-    urdf = file.with_suffix(".urdf")
+    urdf, folder = file.with_suffix(".urdf"), file.with_suffix(MESHES)
+    tree = urdf_with(robot.urdf, inertias)
+    meshes = _renamed_meshes(tree, robot.urdf, folder.name)
     text = toml(_plain(msgspec.structs.replace(description, urdf=urdf.name)))
     try:
-        for path, content in ((urdf, urdf_with(robot.urdf, inertias)), (file, text)):
+        for path, content in ((urdf, ET.tostring(tree, encoding="unicode") + "\n"), (file, text)):
             with path.open("x", encoding="utf-8") as out:
                 out.write(content)
+        if meshes:
+            folder.mkdir()
+        for name, mesh in meshes.items():
+            shutil.copyfile(mesh, folder / name)
     except FileExistsError as error:
         raise InputError(f"{error.filename} exists already; give another file") from None
     except OSError as error:
@@ -47,8 +61,8 @@ def save(robot: Robot, file: Path, description: Description, inertias: Mapping[s
 
 
 def require_new(file: Path) -> None:
-    """Raise `InputError` if a robot file or its URDF exists already, or its folder does not."""
-    for path in (file.with_suffix(".urdf"), file):
+    """Raise `InputError` if a robot file, its URDF or its meshes exist already, or its folder does not."""
+    for path in (file.with_suffix(".urdf"), file.with_suffix(MESHES), file):
         if path.exists():
             raise InputError(f"{path} exists already; give another file")
     if not file.parent.is_dir():
@@ -64,14 +78,12 @@ def moved_links(model: Any) -> dict[str, int]:
     return {name: joint for joint, name in links.items()}
 
 
-def urdf_with(urdf: Path, inertias: Mapping[str, Any]) -> str:
-    """Return a URDF in which links have the inertias in `inertias`, by name, and links fixed to them have none.
+def urdf_with(urdf: Path, inertias: Mapping[str, Any]) -> ET.Element:
+    """Return the root of a URDF whose links have the inertias in `inertias`, by name; links fixed to them have none.
 
     Each is a `pinocchio.Inertia` of the link with all links fixed to it, in the link's frame.
-
-    Meshes that exist get absolute paths, so the text may move to another folder.
     """
-    tree = ET.parse(urdf)
+    tree = ET.parse(urdf).getroot()
     links = {link.get("name", ""): link for link in tree.iter("link")}
     fixed: dict[str, list[str]] = {}
     for joint in tree.iter("joint"):
@@ -85,12 +97,25 @@ def urdf_with(urdf: Path, inertias: Mapping[str, Any]) -> str:
             for old in links[part].findall("inertial"):
                 links[part].remove(old)
         links[name].insert(0, _inertial(inertia))
+    return tree
+
+
+def _renamed_meshes(tree: ET.Element, urdf: Path, folder: str) -> dict[str, Path]:
+    """Let the meshes of `tree`, the URDF of the file `urdf`, refer to `folder`; return the mesh files by new name.
+
+    Meshes that do not exist keep their names.
+    """
+    files: dict[str, Path] = {}
     for mesh in tree.iter("mesh"):
-        relative = mesh.get("filename", "").removeprefix("package://")
-        where = next((folder / relative for folder in urdf.absolute().parents if (folder / relative).is_file()), None)
-        if where is not None:
-            mesh.set("filename", str(where))
-    return ET.tostring(tree.getroot(), encoding="unicode") + "\n"
+        try:
+            source = mesh_file(mesh.get("filename", ""), urdf)
+        except InputError:
+            continue
+        name = source.name
+        while files.setdefault(name, source) != source:
+            name = f"{len(files)}-{name}"
+        mesh.set("filename", f"{folder}/{name}")
+    return files
 
 
 def _inertial(inertia: Any) -> ET.Element:

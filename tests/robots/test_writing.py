@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import msgspec
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 
 from idcontrol import robots
 from idcontrol.errors import InputError
-from idcontrol.robots import schema, writing
+from idcontrol.robots import schema, urdf, writing
 
 
 @pytest.mark.parametrize("name", robots.names())
@@ -36,6 +37,33 @@ def test_a_link_takes_the_mass_of_links_that_are_fixed_to_it(tmp_path: Path) -> 
     assert body.mass == 7.5
     np.testing.assert_allclose(body.inertia, inertia.inertia, atol=1e-15)
     np.testing.assert_allclose(body.lever, inertia.lever, atol=1e-15)
+
+
+def test_a_written_robot_takes_its_meshes_along(tmp_path: Path) -> None:
+    robot = robots.load("go1")
+    (tmp_path / "here").mkdir()
+    writing.save(robot, tmp_path / "here" / "new.toml", robot.description, {})
+    moved = robots.load((tmp_path / "here").rename(tmp_path / "there") / "new.toml")
+    names = [[mesh.get("filename", "") for mesh in ET.parse(each.urdf).iter("mesh")] for each in (robot, moved)]
+    assert names[0]
+    for old, new in zip(*names, strict=True):
+        copied = urdf.mesh_file(new, moved.urdf)
+        assert copied.is_relative_to(tmp_path / "there")
+        assert copied.read_bytes() == urdf.mesh_file(old, robot.urdf).read_bytes()
+    assert not urdf.inspect(moved.urdf).geometry
+
+
+def test_meshes_of_the_same_name_stay_apart(tmp_path: Path) -> None:
+    tree = ET.Element("robot")
+    for part in ("a", "b", "a"):
+        (tmp_path / part).mkdir(exist_ok=True)
+        (tmp_path / part / "link.stl").touch()
+        ET.SubElement(tree, "mesh", filename=f"{part}/link.stl")
+    files = writing._renamed_meshes(tree, tmp_path / "robot.urdf", "new.meshes")
+    assert list(files.values()) == [tmp_path / "a" / "link.stl", tmp_path / "b" / "link.stl"]
+    names = [mesh.get("filename") for mesh in tree.iter("mesh")]
+    assert names[0] == names[2] == "new.meshes/link.stl"
+    assert names[1] == f"new.meshes/{list(files)[1]}"
 
 
 def test_no_file_is_overwritten(tmp_path: Path) -> None:
