@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 from cycler import cycler
 from matplotlib.figure import Figure
 
 from idcontrol.record.files import checked, within
 
 _WIDTH = 10.0  # inches; the page shows them at 96 px
+_NARROW = 4.0  # inches; a phone shows them at about 96 px, too
+_LABELS = 0.7  # inches of height for the title and labels of an axes
 LEGEND_LETTERS = 130
-"""Number of letters that fit into one line of a figure's legend."""
+"""Number of letters that fit into one line of a legend of width `_WIDTH`."""
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # distinguishable by colour-blind readers
 
 STYLE = {
@@ -51,11 +54,13 @@ class Picture:
         title: Heading.
         sentence: Explanation below the heading.
         source: The image as a data URI.
+        narrow: The same, for a narrow screen; empty if there is none.
     """
 
     title: str
     sentence: str
     source: str
+    narrow: str = ""
 
 
 class _Recorded(msgspec.Struct, frozen=True):
@@ -84,7 +89,25 @@ def recorded(folder: Path, meta: Mapping[str, Any]) -> list[Picture]:
 
 def picture(title: str, sentence: str, figure: Figure) -> Picture:
     """Return a picture for a page, from a figure drawn under `STYLE`."""
-    return Picture(title, sentence, _svg(figure))
+    return Picture(title, sentence, _svg(figure), _svg(_narrowed(figure)))
+
+
+def _narrowed(figure: Figure) -> Figure:
+    """Move the axes of a figure into one column of width `_NARROW`, below one legend, and return the figure."""
+    axes = [each for each in figure.axes if each.get_visible()]
+    grid: Any = axes[0].get_gridspec()
+    heights = np.repeat(grid.get_height_ratios(), grid.ncols)[: len(axes)].tolist()
+    figure.set_size_inches(_NARROW, sum(heights) + _LABELS * len(axes))
+    cells = figure.add_gridspec(len(axes), 1, height_ratios=heights)
+    for number, each in enumerate(axes):
+        each.set_subplotspec(cells[number, 0])
+        each.set_ylabel(each.get_ylabel() or axes[0].get_ylabel())
+    legends = [*figure.legends, *filter(None, (each.get_legend() for each in axes))]
+    for legend in legends:
+        legend.remove()
+    if legends:
+        legend_above(figure, axes[0])
+    return figure
 
 
 def _svg(figure: Figure) -> str:
@@ -120,6 +143,7 @@ def legend_above(figure: Figure, axes: Any) -> None:
     """Put the legend of `axes`, if it has entries, above all axes of the figure, which grows by the legend's height."""
     handles, labels = axes.get_legend_handles_labels()
     if any(labels):
-        columns = max(1, min(len(labels), LEGEND_LETTERS // (6 + max(map(len, labels)))))
+        letters = LEGEND_LETTERS * figure.get_figwidth() / _WIDTH
+        columns = max(1, min(len(labels), int(letters) // (6 + max(map(len, labels)))))
         figure.set_figheight(figure.get_figheight() + 0.18 * -(-len(labels) // columns))
         figure.legend(handles, labels, loc="outside upper left", ncols=columns)

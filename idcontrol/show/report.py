@@ -90,7 +90,7 @@ def render(template: str, *, plots: Plots | None, pictures: Sequence[Picture], *
         pictures: Pictures of the page.
         values: Further variables of the template.
     """
-    beside = sum(len(picture.source) for picture in pictures)
+    beside = sum(len(picture.source) + len(picture.narrow) for picture in pictures)
     drawn = {"style": ""} if plots is None else {**code(), "data": data(plots, beside)}
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("idcontrol", "show"),

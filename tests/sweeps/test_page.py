@@ -68,9 +68,9 @@ class Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
-        if tag not in ("meta", "img", "br", "input"):
+        if tag not in ("meta", "img", "source", "br", "input"):
             self.open.append(tag)
-        self.sources += [value for key, value in attrs if key in ("src", "href")]
+        self.sources += [value for key, value in attrs if key in ("src", "srcset", "href")]
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
