@@ -36,6 +36,7 @@ exclude_patterns = ["notes"]  # dated notes, for people who change the code
 default_role = "py:obj"  # single backticks in docstrings become links if their target exists
 suppress_warnings = ["ref.python"]  # if two classes have a member of the same name, the link goes to the first class
 
+autodoc_default_options = {"members": True}
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_type_aliases = {"Array": "Array", "Integers": "Integers", "Booleans": "Booleans"}
