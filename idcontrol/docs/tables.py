@@ -26,7 +26,7 @@ def policy() -> str:
     for fault, name in NAMES.items():
         rule: Rule = getattr(Policy(), name)
         rows.append([f"`{name}`", MEANINGS[fault], str(rule.tolerate), rule.then])
-    return markdown(["fault", "meaning", "ticks in a row survived", "then"], rows)
+    return markdown(["fault", "meaning", "ticks in a row tolerated", "then"], rows)
 
 
 def quantities() -> str:
