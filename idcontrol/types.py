@@ -260,9 +260,9 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
         clipped: True if a torque is at its limit.
         dropped: Demands relaxed in this step: ``"tracking"``, ``"rate"`` (a torque changes faster than its rate limit),
             ``"no-slip"`` (a loaded contact moves although slip is forbidden, or in a torque filter slips without
-            slowing down), ``"exactness"`` (the problem was regularized), ``"prediction"`` (the last torque is
-            repeated); or the reason of the status FAILED. Torque limits are never relaxed. Friction cones are relaxed
-            only in schemes without slip, if `InverseSettings.repair` is False.
+            slowing down), ``"exactness"`` (the problem was regularized), ``"tasks"`` (strict tasks, see `relaxed`),
+            ``"prediction"`` (the last torque is repeated); or the reason of the status FAILED. Torque limits are never
+            relaxed. Friction cones are relaxed only in schemes without slip, if `InverseSettings.repair` is False.
         solved_by: ``"sticking"`` if all contacts stick and no contact problem was solved; otherwise the name of
             the contact model, for models of this package one of `SOLVED_BY`; None without a contact model or solution.
         gap: Optimality gap of the search among several solutions [N m]. If a contact problem has several solutions, the
@@ -272,7 +272,10 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
             contact impulses, and thus `tau`: close to the last torques, which slowly decay (math.md, section 6.1).
         demand: How the motion for whole-body tasks was computed: ``"free"`` if limits of friction and motors are
             inactive; ``"qp"`` if a quadratic program respects these limits; ``"infeasible"`` if they allow no motion
-            without slip; empty without tasks.
+            without slip, or if strict tasks are relaxed; empty without tasks.
+        relaxed: One line for each strict task that contradicts standing contacts, the balance of momentum, or other
+            strict tasks. The line states by how much the task misses its acceleration. Contacts hold, and the sum of
+            the squares of what strict tasks miss is as small as possible.
         q: Joint positions that the drives track, shape (a,) [rad].
         v: Joint velocities that the drives track, shape (a,) [rad/s].
         kp: Stiffness of the drives, shape (a,) [N m/rad].
@@ -288,6 +291,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     solved_by: str | None = None
     gap: float = math.nan
     demand: str = ""
+    relaxed: tuple[str, ...] = ()
     q: Array | None = None
     v: Array | None = None
     kp: Array | None = None

@@ -13,7 +13,8 @@ Demands that may be relaxed, usually in this order:
 Other torque limits are never relaxed, nor are friction cones, except in schemes without slip if
 `InverseSettings.repair` is False. The torque-rate limit takes priority over tracking until joints have been released in
 about `step.MOST_RELEASES` periods. The torque limit of a joint, which falls with its speed, takes priority over the
-rate. `Command.dropped` lists the relaxed demands, including the rate.
+rate. Strict tasks that contradict standing contacts or each other are relaxed first (`Command.relaxed`).
+`Command.dropped` lists the relaxed demands, including rate and tasks.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from idcontrol.controllers.schemes import Scheme, as_printed, certify
 from idcontrol.controllers.settings import InverseSettings
 from idcontrol.controllers.stance import StanceRule, land_corners
 from idcontrol.controllers.step import (
+    CONTRADICTORY,
     DROPPED,
     FASTER,
     LIMIT,
@@ -70,7 +72,7 @@ from idcontrol.controllers.step import (
     scheme_at,
     usable,
 )
-from idcontrol.controllers.tasks import DEMANDS, TaskTerms
+from idcontrol.controllers.tasks import DEMANDS, INFEASIBLE, TaskTerms
 from idcontrol.controllers.whole import Whole, step_of
 from idcontrol.dynamics.multibody import CompiledSystem
 from idcontrol.dynamics.system import ActuatorLimits, System
@@ -80,7 +82,7 @@ from idcontrol.kernels.bound import Bound, bind, entry, unbind
 from idcontrol.kernels.placements import placement_views
 from idcontrol.models.memory import memory
 from idcontrol.models.step import StepProblem
-from idcontrol.tasks import Force, Task, gather, gather_forces
+from idcontrol.tasks import Force, Task, gather, gather_forces, relaxed
 from idcontrol.tasks.rows import Placement
 from idcontrol.types import Array, Command, ContactForces, Integers, Reference, State, Status
 
@@ -230,7 +232,7 @@ class InverseDynamics:
     def _command(self, candidates: Contacts, outcome: OutcomeFields) -> Command:
         """Return the command of a step that has torques, from `Machine.result`."""
         ending, sticking, clipped, residual, stands, gap, lands = outcome
-        view = self._views[stands]
+        view, terms, relaxes = self._views[stands], self._machine.tasks, ending >= CONTRADICTORY
         predicted = ContactForces(
             identity=view.identity.copy(), force=view.force.copy(), normal=view.normal.copy(), soles=self._placed()
         )
@@ -243,7 +245,8 @@ class InverseDynamics:
             dropped=DROPPED[ending],
             solved_by="sticking" if sticking else self._scheme.name,
             gap=gap,
-            demand=DEMANDS[self._machine.tasks.outcome[0]] if self._arguments[6] else "",
+            demand=DEMANDS[INFEASIBLE if relaxes else terms.outcome[0]] if self._arguments[6] else "",
+            relaxed=relaxed(self._arguments[6], terms.targets, terms.missed) if relaxes else (),
         )
 
     def _outcome(self, t: float) -> tuple[Contacts, OutcomeFields]:
@@ -453,7 +456,8 @@ class InverseDynamics:
         step, before, f, answer = solutions[-1]
         held = bind(joints.borrowed)
         last = held if step is joints.borrowed else bind(step)
-        return outcome, Solved(held, last, before, f, answer.ending, answer.sticking, answer.impulse)
+        ending = answer.ending + (CONTRADICTORY if outcome.ending >= CONTRADICTORY else 0)
+        return outcome, Solved(held, last, before, f, ending, answer.sticking, answer.impulse)
 
     def _placed(self) -> Callable[[], Soles] | None:
         """Return a function that places the feet at the accepted state; None without soles."""
@@ -565,7 +569,8 @@ def _task_terms(tasks: Sequence[Task], system: System, contacts: Detector, start
         ),
         joint_weight=joint_weight,
         certificate=0,
-        outcome=np.zeros(1, dtype=np.int64),
+        outcome=np.zeros(2, dtype=np.int64),
+        missed=np.zeros(targets.weight.size),
         forces=gather_forces(tasks, contacts),
     )
 

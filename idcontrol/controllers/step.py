@@ -86,6 +86,8 @@ LIMIT: Final = 1
 """Added to the outcome of a step with released joints, whose torques are at their bounds."""
 FASTER: Final = 2
 """Added to the outcome of a step in which a torque changes faster than its rate allows."""
+CONTRADICTORY: Final = 32
+"""Added to the outcome of a step that relaxes strict tasks, because they contradict contacts or each other."""
 
 NO_SOLUTION: Final = -1
 """The scheme has no solution, or does not support the contacts. Outcomes below zero have no torques."""
@@ -102,8 +104,14 @@ _BY_SCHEME: Final[Mapping[int, tuple[str, ...]]] = {
     SERVO_SLIPS: ("tracking", "no-slip"),
 }
 DROPPED: Final[Mapping[int, tuple[str, ...]]] = {
-    ending + limit + faster: tuple(dict.fromkeys(("tracking",) * limit + words + ("rate",) * (faster // FASTER)))
-    for (ending, words), limit, faster in product(_BY_SCHEME.items(), (0, LIMIT), (0, FASTER))
+    ending + limit + faster + tasks: tuple(
+        dict.fromkeys(
+            ("tasks",) * (tasks // CONTRADICTORY) + ("tracking",) * limit + words + ("rate",) * (faster // FASTER)
+        )
+    )
+    for (ending, words), limit, faster, tasks in product(
+        _BY_SCHEME.items(), (0, LIMIT), (0, FASTER), (0, CONTRADICTORY)
+    )
 }
 """The relaxed demands (`Command.dropped`) for each outcome of a step that has torques."""
 
@@ -362,7 +370,7 @@ class Answer(NamedTuple):
     """A scheme's solution of an assembled problem, in addition to the contact impulses.
 
     Attributes:
-        ending: `NO_SOLUTION` or a key of `DROPPED`, without the bits `LIMIT` and `FASTER`.
+        ending: `NO_SOLUTION` or a key of `DROPPED`, without the bits `LIMIT`, `FASTER` and `CONTRADICTORY`.
         sticking: True if the sticking motion was the solution, and no contact problem was solved.
         residual: Relative residual of the contact problem.
         impulse: Motor impulses hτ of the p tracked joints, shape (p,) [N m s].
@@ -1009,6 +1017,7 @@ def ladder(scheme: Any, retry: Any, bound: Bound, machine: Machine, held: tuple[
                 mark_lifted(machine.lifted, identity, solved.w, solved.target, f, arena)
             count_released(machine.releases, tracked, ending < MOVED and rated)
             ending += (0 if tracked else LIMIT) + (FASTER if faster else 0)
+            ending += CONTRADICTORY * machine.tasks.outcome[1]
             break
         widens = rated and machine.releases[0] >= MOST_RELEASES
         retry(bound, answer.impulse, known, widens, at_once, arena)

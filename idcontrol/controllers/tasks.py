@@ -33,7 +33,8 @@ BOUNDED: Final = 1
 INFEASIBLE: Final = 2
 """No motion without slip satisfies contacts and limits; the contact model gets the demand without limits."""
 DEMANDS: Final = ("free", "qp", "infeasible")
-"""`Command.demand` of a controller with tasks, for the outcomes `FREE`, `BOUNDED` and `INFEASIBLE`."""
+"""`Command.demand` of a controller with tasks, for the outcomes `FREE`, `BOUNDED` and `INFEASIBLE`. A step that relaxes
+strict tasks is "infeasible", too."""
 TARGETS: Final = typeof(NO_TARGETS)
 VECTOR: Final = typeof(NO_TARGETS.constant)
 
@@ -47,7 +48,9 @@ class TaskTerms(NamedTuple):
         joint_weight: Weights of the joints' reference, shape (a,).
         certificate: Address of the compiled `schemes.certify`, which tests if all contacts can stick with motors
             within their bounds.
-        outcome: `FREE`, `BOUNDED` or `INFEASIBLE`, shape (1,).
+        outcome: `FREE`, `BOUNDED` or `INFEASIBLE`, then 1 if contradictory strict tasks are relaxed, shape (2,).
+        missed: Accelerations by which relaxed strict tasks miss their demand, in the order of the tasks' rows with a
+            positive weight, shape (6 k,) for k tasks [m/s², rad/s²; N m for angular momentum].
         forces: Targets of contact forces.
     """
 
@@ -56,6 +59,7 @@ class TaskTerms(NamedTuple):
     joint_weight: Array
     certificate: int
     outcome: Integers
+    missed: Array
     forces: ForceTerms
 
 
@@ -148,10 +152,11 @@ def free_velocities(bound: Bound, wish: Wish, arena: Arena) -> Array:
     for i in range(r + k):
         assign(strict[i], wish.J[i] if i < r else balance[i - r])
         e[i] = d[i] if i < r else constants[i - r]
-    out = free_demand(strict, e, rows.A, rows.y, rows.weight, rows.joints, rows.joint_weight, arena)
+    missed = tasks.missed[: rows.y.shape[0]]
+    out, relaxes = free_demand(strict, e, rows.A, rows.y, rows.weight, rows.joints, rows.joint_weight, missed, arena)
     for j in range(a):
         out[j] = wish.v[m - a + j] + wish.h * out[j]
-    tasks.outcome[0] = FREE
+    tasks.outcome[0], tasks.outcome[1] = FREE, int(relaxes)
     return out
 
 
@@ -161,7 +166,8 @@ def bounded_velocities(bound: Bound, wish: Wish, limits: Limits, arena: Arena) -
     """Compute the joint velocities that tasks demand within all limits; return `wish.b` if no such motion is found.
 
     Args:
-        bound: The machine; the outcome of its tasks is overwritten.
+        bound: The machine; the outcome of its tasks is overwritten. Strict tasks that `free_velocities` has relaxed
+            stay relaxed.
         wish: Reference of the joints, and the contacts.
         limits: Limits of contacts and joints.
         arena: Arena for all arrays.
@@ -169,6 +175,8 @@ def bounded_velocities(bound: Bound, wish: Wish, limits: Limits, arena: Arena) -
     machine = bound.borrowed
     tasks, M, bias = machine.tasks, machine.terms.M, machine.terms.bias
     rows, d = _rows(tasks, M, bias, wish, arena)
+    for i in range(rows.y.shape[0]):
+        rows.y[i] -= tasks.missed[i]
     a, m, h = wish.b.shape[0], M.shape[0], wish.h
     slowest, fastest, out = vector(arena, a), vector(arena, a), vector(arena, a)
     weight = 0.0

@@ -6,7 +6,9 @@ Tasks on motion have gains, weights, and a reference that `set` changes at any t
     controller = idc.controllers.make("id-coulomb-qp", robot, mu=0.6, tasks=[com, torso, idc.tasks.Posture(kp=30)])
     com.set(position, velocity, acceleration)
 
-Weights balance tasks against each other; a strict task is met exactly if contacts and limits allow it. The joints also
+Weights balance tasks against each other; a strict task is met exactly if contacts, limits and the other strict tasks
+allow it. If strict tasks contradict standing feet or each other, the feet stay, the sum of squares of what strict tasks
+miss is as small as possible, and `Command.relaxed` names the tasks (`idcontrol.tasks.demand`). The joints also
 follow the reference of the controller's call, with the gains and the weight of `Posture` (its defaults if the list
 has no `Posture`). `Force` never changes the motion: it selects among the forces that cause the same motion.
 """
@@ -25,6 +27,7 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.tasks import rows
+from idcontrol.tasks.demand import CONTRADICTION
 from idcontrol.tasks.forces import ForceTerms
 from idcontrol.tasks.rows import Targets
 from idcontrol.types import Array
@@ -438,6 +441,29 @@ def _mounting(system: System, frame: int) -> tuple[int, Array, Array]:
     """Return the joint that carries a frame, and the frame's origin (3,) and axes (3, 3) in this joint."""
     place = system.model.frames[frame].placement
     return int(system.frame_joint[frame]), place.translation, place.rotation
+
+
+def relaxed(tasks: Sequence[Task], targets: Targets, missed: Array) -> tuple[str, ...]:
+    """Describe the strict tasks that a step has relaxed, one line for each.
+
+    Args:
+        tasks: The tasks, as for `gather`.
+        targets: Their targets, from `gather`.
+        missed: ``y - A a`` of relaxed strict rows, in the order of the rows with a positive weight, shape (6 k,).
+    """
+    six = [task for task in tasks if isinstance(task, _Rows) and not isinstance(task, Force)]
+    used, by = np.flatnonzero(targets.weight > 0.0), np.zeros(targets.weight.shape)
+    by.flat[used] = missed[: used.size]
+    lines = []
+    for task, miss, kind in zip(six, by, targets.kind, strict=True):
+        turning = "rad/s²" if kind == rows.FRAME else "N m"
+        parts = ((np.linalg.norm(miss[:3]), "m/s²"), (np.linalg.norm(miss[3:]), turning))
+        sizes = [f"{size:.3g} {unit}" for size, unit in parts if size > CONTRADICTION]
+        if sizes:
+            lines.append(
+                f"{task._name} misses {' and '.join(sizes)}: it contradicts contacts, momentum or other strict tasks"
+            )
+    return tuple(lines)
 
 
 def gather_forces(tasks: Sequence[Task], contacts: Detector) -> ForceTerms:

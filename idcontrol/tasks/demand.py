@@ -12,6 +12,9 @@ program, the demanded base motion equals the base motion of the subsequent inver
 Slacks ``s = √w (y - A a)`` turn the weighted rows into equations, so one reduction treats all rows. The unactuated
 velocities have no cost, and the rows of contacts and balance determine them: they are eliminated from all other rows.
 The solution is the shortest vector that satisfies the remaining independent equations.
+
+Strict tasks that contradict contacts, the balance of momentum or each other are relaxed: contacts and balance hold, and
+the sum of the squares of what strict tasks miss is as small as possible.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from idcontrol.kernels.arena import Arena, matrix, vector, zeros
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.lanes import dot
 from idcontrol.kernels.linear import add, assign
-from idcontrol.solvers.basis import eliminate, reflect, shortest
+from idcontrol.solvers.basis import all_solutions, column_basis, eliminate, reflect, shortest
 from idcontrol.types import Array
 
 RANK_TOLERANCE: Final = 1e-8
@@ -32,6 +35,10 @@ RANK_TOLERANCE: Final = 1e-8
 ELIMINATION_TOLERANCE: Final = 1e-2 * RANK_TOLERANCE
 """Relative size below which an entry is no pivot. It is smaller than `RANK_TOLERANCE`, so that every direction that
 `balance_rows` leaves to the contacts has a pivot."""
+CONTRADICTION: Final = 1e-2
+"""Largest miss of a strict row that does not count as a contradiction [m/s², rad/s²; N m for angular momentum].
+Rounding causes much less. A task that holds a standing foot misses this much at 1 kHz if the foot creeps by
+10 µm/s."""
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -71,9 +78,74 @@ def balance_rows(M: Array, bias: Array, J: Array, u: int, arena: Arena) -> tuple
 
 
 @njit(cache=True, inner=True, error_model="numpy")
+def relax(
+    rows: Array, slack: Array, constants: Array, first: int, x: Array, missed: Array, smallest: float, arena: Arena
+) -> bool:
+    """Relax strict tasks that contradict contacts or each other: reduce their constants to what is possible.
+
+    Args:
+        rows: Rows of contacts and momentum, then of tasks, without the unactuated velocities, shape (n, k).
+        slack: Factor of each row's slack, shape (n,); 0 in strict rows.
+        constants: Constants of the rows, shape (n,). If tasks are relaxed, `missed` is subtracted.
+        first: Number of rows of contacts and momentum.
+        x: Solution of the rows of which dependent rows are dropped, shape (k,).
+        missed: As in `free_demand`, shape (n - first,).
+        smallest: A row whose remainder is no longer than this counts as dependent.
+        arena: Arena for all arrays.
+
+    Returns:
+        True if tasks are relaxed.
+    """
+    (n, k), strict, largest = rows.shape, 0, 0.0
+    missed[:] = 0.0
+    for i in range(first, n):
+        strict += int(slack[i] == 0.0)
+    for i in range(n if strict > 0 else 0):
+        if slack[i] == 0.0:
+            largest = max(largest, abs(constants[i] - dot(rows[i], x)))
+    if not largest > CONTRADICTION:
+        return False
+    # rest becomes the part of the constants that no motion allowed by the contacts can change
+    held, d = matrix(arena, first, k), vector(arena, first)
+    for i in range(first):
+        assign(held[i], rows[i])
+        d[i] = constants[i]
+    start, ways = all_solutions(held, d, smallest, arena)
+    moved, rest, at = matrix(arena, strict, ways.shape[0]), vector(arena, strict), 0
+    for i in range(first, n):
+        if slack[i] == 0.0:
+            rest[at] = constants[i] - dot(rows[i], start)
+            for j in range(ways.shape[0]):
+                moved[at, j] = dot(rows[i], ways[j])
+            at += 1
+    basis, _ = column_basis(moved, zeros(arena, ways.shape[0]), smallest, arena)
+    for j in range(basis.shape[0]):
+        add(rest, -dot(basis[j], rest), basis[j])
+    largest, at = 0.0, 0
+    for i in range(strict):
+        largest = max(largest, abs(rest[i]))
+    if not largest > CONTRADICTION:  # only contacts contradict each other
+        return False
+    for i in range(first, n):
+        if slack[i] == 0.0:
+            missed[i - first] = rest[at]
+            constants[i] -= rest[at]
+            at += 1
+    return True
+
+
+@njit(cache=True, inner=True, error_model="numpy")
 def free_demand(
-    strict: Array, d: Array, A: Array, y: Array, weight: Array, joints: Array, joint_weight: Array, arena: Arena
-) -> Array:
+    strict: Array,
+    d: Array,
+    A: Array,
+    y: Array,
+    weight: Array,
+    joints: Array,
+    joint_weight: Array,
+    missed: Array,
+    arena: Arena,
+) -> tuple[Array, bool]:
     """Solve the program of this module: find the motion that tasks demand, without limits of friction and motors.
 
     Args:
@@ -84,10 +156,11 @@ def free_demand(
         weight: Weights of the task rows, shape (p,); inf makes a row strict.
         joints: Accelerations ã of the joints' reference, shape (a,).
         joint_weight: Weights of the joints' reference, positive, shape (a,).
+        missed: Overwritten with ``y - A a`` of strict tasks that are relaxed; zero in all other rows, shape (p,).
         arena: Arena for all arrays.
 
     Returns:
-        Accelerations of the joints, shape (a,). Dependent rows are dropped.
+        Accelerations of the joints, shape (a,), and True if strict tasks are relaxed. Dependent rows are dropped.
     """
     (r, m), p, a = strict.shape, A.shape[0], joints.shape[0]
     u, rows = m - a, r + p
@@ -116,7 +189,11 @@ def free_demand(
     for i in range(rows - rank):
         assign(independent[i], G[rank + i][u:m])
         e[i] = G[rank + i, m]
-    out: Array = shortest(independent, slack[rank:], e, RANK_TOLERANCE * np.sqrt(longest), arena)
+    smallest = RANK_TOLERANCE * np.sqrt(longest)
+    out: Array = shortest(independent, slack[rank:], e, smallest, arena)
+    relaxes = relax(independent, slack[rank:], e, r - rank, out, missed, smallest, arena)
+    if relaxes:
+        out = shortest(independent, slack[rank:], e, smallest, arena)
     for j in range(a):
         out[j] = joints[j] + root[j] * out[j]
-    return out
+    return out, relaxes

@@ -103,7 +103,7 @@ def linearized(scheme: Scheme, at: Place, step: Taken) -> Linearization:
     If the step has no derivative, `Linearization.reason` is not empty, and the slopes may be zeros.
     """
     if step.solved.ending not in (SOLVED, COARSE, SLIPS):
-        return _unknown(at, step, "tracking or exactness was relaxed")
+        return _unknown(at, step, "tracking, exactness or a strict task was relaxed")
     try:
         solution, slopes, missed = _slopes(scheme, at, step)
     except np.linalg.LinAlgError:
