@@ -2,9 +2,8 @@
 
 Input and output arrays have one row per robot. For each row, a compiled loop computes the multibody terms
 (`idcontrol.dynamics.multibody`), detects the contacts and takes the control step. It releases the interpreter's lock,
-so threads share the rows. Python code runs only for rows that compiled code does not solve: it finds no accurate
-solution, or, with infinite friction, no consistent set of sticking contacts. Rows of `id-coulomb-qp-1` and
-`id-constraint` with infinite friction always run in Python.
+so threads share the rows. Python code runs only for rows for which compiled code finds no accurate solution, and for
+rows of `id-coulomb-qp-1` and `id-constraint` with infinite friction.
 
 The result of a row is bitwise equal to the result of `Controllers.single`, a controller for one robot.
 """

@@ -127,13 +127,17 @@ def test_a_nan_row_gets_no_torque_and_does_not_affect_others():
     require_same(harmed, whole, ~bad)
 
 
+@pytest.mark.parametrize("mu", [[0.1, 0.3, 0.6, 1.0], [np.inf]], ids=["finite", "infinite"])
 @pytest.mark.parametrize("robot", ["go1", "links"])
 @pytest.mark.parametrize("name", ["id-noslip-lcp", "id-noslip-qp", "id-coulomb-qp", "id-coulomb-lcp"])
-def test_no_row_is_stepped_in_python(name, robot, monkeypatch):
-    """Random demands, a fifth of which have no motion without slip within the limits."""
+def test_no_row_is_stepped_in_python(name, robot, mu, monkeypatch):
+    """Random demands, a fifth of which have no motion without slip within the limits.
+
+    With infinite friction, some have no consistent set of sticking contacts.
+    """
     robot, n, rng = robots.load(robot), 200, np.random.default_rng(0)
     wild = np.geomspace(1e-3, 2.0, n)[:, None]
-    batch = Controllers(name, robot, n, mu=np.resize([0.1, 0.3, 0.6, 1.0], n))
+    batch = Controllers(name, robot, n, mu=np.resize(mu, n))
     monkeypatch.setattr(batch, "_step_in_python", lambda *_: pytest.fail("a row is stepped in Python"))
     q, home = np.tile(robot.standing_state().q, (n, 1)), robot.standing_reference().q
     q[:, 2] -= 0.004 * rng.random(n)

@@ -440,8 +440,8 @@ class InverseDynamics:
         joints, rest, solutions = SimpleNamespace(borrowed=step), SimpleNamespace(), []
 
         def scheme(held: Any, f: Array, arena: Arena) -> Answer:
-            step, repair, before = held.borrowed, self._settings.repair, held.borrowed.active.copy()
-            answer = solve(self._scheme, step, f, arena, candidates=candidates, repair=repair)
+            step, before = held.borrowed, held.borrowed.active.copy()
+            answer = solve(self._scheme, step, f, arena, candidates=candidates)
             solutions.append((step, before, f, answer))
             return answer
 
@@ -542,6 +542,7 @@ def _machine(
         landing=landing_rates(settings.landing, h),
         projects=scheme.calms and settings.project,
         shortcut=settings.shortcut,
+        repairs=settings.repair,
         law=scheme.law,
         memory=memory(),
         releases=np.zeros(1, dtype=np.int64),

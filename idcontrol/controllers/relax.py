@@ -1,10 +1,10 @@
 """Python fallback for steps that a compiled scheme does not solve; it relaxes demands if necessary.
 
-First the scheme's contact model runs in Python, which supports infinite friction and, in some models, restarts and
-regularization; compiled schemes without slip skip this stage. In schemes without slip, the next stage relaxes tracking
-or lets contacts slip (`without_slip`). Last, all motors become stiff velocity servos (`servo`), a problem that always
-has a solution. Torque limits are never relaxed, nor are friction cones, except in schemes without slip if
-`InverseSettings.repair` is False.
+First the scheme's contact model runs in Python, which supports contacts of finite and infinite friction together and,
+in some models, restarts and regularization; compiled schemes without slip skip this stage. In schemes without slip, the
+next stage relaxes tracking or lets contacts slip (`without_slip`). Last, all motors become stiff velocity servos
+(`servo`), a problem that always has a solution. Torque limits are never relaxed, nor are friction cones, except in
+schemes without slip if `InverseSettings.repair` is False.
 """
 
 from __future__ import annotations
@@ -49,7 +49,6 @@ def solve(
     arena: Arena = HEAP,
     *,
     candidates: Contacts | None = None,
-    repair: bool = True,
 ) -> Answer:
     """Solve a control step by its compiled scheme, else by the scheme's model in Python, else by servos.
 
@@ -59,8 +58,6 @@ def solve(
         f: Contact impulses, initially zero, shape (3 n,) [N s].
         arena: Arena for the compiled scheme's arrays.
         candidates: As for `problem_of`.
-        repair: True if a scheme without slip may relax tracking, or let contacts slip, to stay within friction pyramids
-            and limits. If False, its contacts must have infinite friction.
     """
     if scheme.solve is not None:
         active = step.active.copy()
@@ -79,10 +76,10 @@ def solve(
         if answer.ending != NO_SOLUTION and drags(step.w, step.cones, f, arena):
             answer = answer._replace(ending=SLIPS)
     if scheme.sticks and answer.ending != SOLVED:
-        answer = without_slip(problem, step, f, repair=repair)
+        answer = without_slip(problem, step, f)
     if answer.ending != NO_SOLUTION:
         return answer
-    return servo(problem, scheme.forward, f, ending=SERVO_SLIPS if scheme.sticks and repair else SERVO)
+    return servo(problem, scheme.forward, f, ending=SERVO_SLIPS if scheme.sticks and step.repairs else SERVO)
 
 
 def accept(step: AssembledStep, f: Array, solution: StepSolution) -> Answer:
@@ -106,14 +103,14 @@ def _warm(step: AssembledStep) -> WarmStart:
     return dict(zip(step.contacts.identity.tolist(), step.active.tolist(), strict=True))
 
 
-def without_slip(problem: StepProblem, step: AssembledStep, f: Array, *, repair: bool = True) -> Answer:
+def without_slip(problem: StepProblem, step: AssembledStep, f: Array) -> Answer:
     """Solve a step that has no motion without slip, or whose motion without slip exceeds the friction limits.
 
-    A demand is relaxed (`schemes.without_slip`). If `repair` is False, a motion without slip is kept, and without such
-    a motion there is no solution. `problem` is the step as a problem for models in Python; the other arguments are as
-    for `solve`.
+    A demand is relaxed (`schemes.without_slip`). If `AssembledStep.repairs` is False, a motion without slip is kept,
+    and without such a motion there is no solution. `problem` is the step as a problem for models in Python; the other
+    arguments are as for `solve`.
     """
-    if not repair:
+    if not step.repairs:
         answer = accept(step, f, no_slip.solve_whitened(problem, step.w, _warm(step)))
         shared = answer if answer.ending == NO_SOLUTION else share(step, f, answer, HEAP)
         return answer if shared.ending == NO_SOLUTION else shared

@@ -45,7 +45,9 @@ from idcontrol.models.distribution import (
 )
 from idcontrol.models.forward import Attempt
 from idcontrol.models.no_slip import DUAL, PIVOTING, SLIP_SPEED, no_slip_kernel, settled_kernel
+from idcontrol.models.sap.newton import CONVERGED, UNSETTLED
 from idcontrol.models.step import CLOSED_GAP, ContactModel
+from idcontrol.models.sticking import CONSISTENT as CONSISTENT_ROLES
 from idcontrol.models.whitened import recover_kernel, uncertain
 from idcontrol.solvers import status
 from idcontrol.solvers.basis import column_basis
@@ -283,57 +285,75 @@ def smooth(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
     return Answer(smoothed.ending, False, smoothed.residual, smoothed.impulse, excess)
 
 
-# --- contact models: each writes the impulses f, and returns True if solved, and the residual
+# --- contact models: each writes the impulses f, and returns `SOLVED`, `COARSE` or `NO_SOLUTION`, and the residual
 
 
-@late(lambda *_: types.Tuple((types.boolean, types.float64)))
+@late(lambda *_: types.Tuple((types.int64, types.float64)))
 @njit(cache=True, inner=True, error_model="numpy")
-def _held_fast(held: Bound, f: Array, arena: Arena) -> tuple[bool, float]:
+def _held_fast(held: Bound, f: Array, arena: Arena) -> tuple[int, float]:
     """Solve a step whose contacts all have infinite friction: a contact that presses does not slip.
 
-    Return True if the step is solved, and the residual; write the impulses f (3 n,).
+    Closed contacts stick in the first attempt; if its outcome is not `SOLVED`, all contacts do in a second search. The
+    outcome is `COARSE` if no set of sticking contacts is consistent; `models.sticking` decides which contacts hold.
     """
     p = held.borrowed
-    n = p.which.shape[0]
-    closed, roundoff = flags(arena, n), uncertain(p.w, arena)
-    for i in range(n):
-        closed[i] = p.contacts.gap[i] <= CLOSED_GAP
-    solved, consistent, settled = settled_kernel(p.w, p.cones.held, closed, arena)
+    uncertain(p.w, arena)
+    stick = flags(arena, p.which.shape[0])
+    for i in range(stick.shape[0]):
+        stick[i] = p.contacts.gap[i] <= CLOSED_GAP
     p.active[:] = 0  # the active rows belong to another problem
-    assign(f, settled[: 3 * n])
-    if not (solved and consistent) or roundoff.shape[0] > 3 * n or drags(p.w, p.cones, f, arena):
-        return False, np.inf
-    residual = missed_law(p.w, p.cones.mu, f, arena)
-    return residual <= status.TOLERANCE, residual
+    while True:
+        answer, note = settled_kernel(p.w, p.cones.held, stick, arena)
+        assign(f, answer.f)
+        if answer.number == status.SOLVED and note == CONSISTENT_ROLES:
+            residual = missed_law(p.w, p.cones.mu, f, arena)
+            if residual <= status.TOLERANCE or stick.all():
+                return SOLVED if residual <= status.TOLERANCE else COARSE, residual
+        elif stick.all():
+            return COARSE if answer.number == status.SOLVED else NO_SOLUTION, answer.residual
+        stick[:] = True
 
 
 @njit(inline="always")
-def _slipping(kernel: Any, held: Bound, p: AssembledStep, f: Array, arena: Arena) -> tuple[bool, float]:
+def _slipping(kernel: Any, held: Bound, p: AssembledStep, f: Array, arena: Arena) -> tuple[int, float]:
     n = p.cones.held.shape[0]
     if n > 0 and p.cones.held.all():
-        solved, residual = _held_fast(held, f, arena)
-        return solved, residual
+        ending, residual = _held_fast(held, f, arena)
+        return ending, residual
     if p.cones.held.any():  # some contacts slip, others stick or open: these cases are tried in Python
-        return False, np.inf
-    ending, _, residual = kernel(p.w.rho, p.w.c, uncertain(p.w, arena), p.cones.mu, p.active, f, arena)
-    return ending == status.SOLVED, residual
+        return NO_SOLUTION, np.inf
+    number, _, residual = kernel(p.w.rho, p.w.c, uncertain(p.w, arena), p.cones.mu, p.active, f, arena)
+    return SOLVED if number == status.SOLVED else NO_SOLUTION, residual
 
 
 @njit(inline="always")
-def _without_slip(dual: bool, _: Bound, p: AssembledStep, f: Array, arena: Arena) -> tuple[bool, float]:
+def _without_slip(dual: bool, held: Bound, p: AssembledStep, f: Array, arena: Arena) -> tuple[int, float]:
     closed = np.ones(p.cones.mu.shape[0], dtype=np.bool_)
-    ending, _, residual, slip = no_slip_kernel(p.w.rho, p.w.c, uncertain(p.w, arena), closed, p.active, dual, f, arena)
-    return ending == status.SOLVED and slip <= SLIP_SPEED, residual
+    number, _, residual, slip = no_slip_kernel(p.w.rho, p.w.c, uncertain(p.w, arena), closed, p.active, dual, f, arena)
+    if number == status.SOLVED and slip <= SLIP_SPEED:
+        return SOLVED, residual
+    if p.repairs:
+        return NO_SOLUTION, residual
+    ending, residual = _held_fast(held, f, arena)
+    return ending, residual
 
 
 # --- schemes
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _answer(p: AssembledStep, f: Array, solved: bool, residual: float, arena: Arena) -> Answer:
-    """Return the answer with the motor impulses that belong to contact impulses f; NO_SOLUTION unless `solved`."""
+def _answer(p: AssembledStep, f: Array, ending: int, residual: float, arena: Arena) -> Answer:
+    """Return the answer with the motor impulses that belong to contact impulses f."""
     _, impulse = recover_kernel(p.w, f, arena)
-    return Answer(SOLVED if solved else NO_SOLUTION, False, residual, impulse, np.nan)
+    return Answer(ending, False, residual, impulse, np.nan)
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _judged(p: AssembledStep, f: Array, answer: Answer, arena: Arena) -> Answer:
+    """Return the answer, with the outcome `SLIPS` if a contact with infinite friction slips or opens under a force."""
+    if answer.ending < 0 or not p.cones.held.any() or not drags(p.w, p.cones, f, arena):
+        return answer
+    return Answer(SLIPS, answer.sticking, answer.residual, answer.impulse, answer.gap)
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -367,8 +387,9 @@ def without_slip(held: Bound, f: Array, solved: bool, arena: Arena) -> Answer:
     p = held.borrowed
     impulse, stay = vector(arena, p.w.fixed.shape[0]), np.ones(p.cones.mu.shape[0], dtype=np.bool_)
     if not solved:
-        solved, _, settled = settled_kernel(p.w, stay, stay, arena)
-        assign(f, settled)
+        settled, _ = settled_kernel(p.w, stay, stay, arena)
+        assign(f, settled.f)
+        solved = settled.number == status.SOLVED
     if solved:
         stay = _staying(p, f, arena)
     p.active[:] = 0  # the active rows belong to another motion
@@ -376,10 +397,10 @@ def without_slip(held: Bound, f: Array, solved: bool, arena: Arena) -> Answer:
         residual = nearest_motion_kernel(p.w, p.cones, stay, p.bounds, f, impulse, arena)
         if residual <= ACCURATE:
             return Answer(MOVED, False, residual, impulse, np.nan)
-    solved, residual = _slipping(edge_lcp_kernel, held, p, f, arena)
+    ending, residual = _slipping(edge_lcp_kernel, held, p, f, arena)
     p.active[:] = 0
-    answer = _answer(p, f, solved, residual, arena)
-    if not solved:
+    answer = _answer(p, f, ending, residual, arena)
+    if ending < 0:
         return answer
     shared = share(p, f, answer, arena)
     return Answer(SLIPS, False, residual, shared.impulse if shared.ending == SOLVED else answer.impulse, np.nan)
@@ -390,7 +411,7 @@ def _two_stages(model: Any, kind: Any, relaxes: bool, held: Bound, f: Array, are
     """Take the sticking motion if it solves the step; otherwise run a contact model and stage II.
 
     `relaxes` is True for models without slip: if they fail, or their motion exceeds the limits of friction or motors,
-    `without_slip` relaxes a demand.
+    `without_slip` relaxes a demand, unless `AssembledStep.repairs` is False.
     """
     p = held.borrowed
     answer = Answer(NO_SOLUTION, False, np.inf, vector(arena, p.w.fixed.shape[0]), np.nan)
@@ -398,13 +419,15 @@ def _two_stages(model: Any, kind: Any, relaxes: bool, held: Bound, f: Array, are
     if p.sticks and bounded:
         answer = stick(held, f, arena)
     if answer.ending != SOLVED:
-        solved, residual = model(kind, held, p, f, arena)
-        if solved:
-            answer = share(p, f, _answer(p, f, True, residual, arena), arena)
-            if not relaxes and answer.ending != SOLVED:
+        ending, residual = model(kind, held, p, f, arena)
+        if ending >= 0:
+            answer = share(p, f, _answer(p, f, ending, residual, arena), arena)
+            if answer.ending < 0 and not (relaxes and p.repairs):
                 answer = Answer(COARSE, False, residual, answer.impulse, np.nan)
-        if relaxes and bounded and answer.ending != SOLVED:
-            answer = without_slip(held, f, solved, arena)
+        if not relaxes:
+            answer = _judged(p, f, answer, arena)
+        elif p.repairs and answer.ending != SOLVED:
+            answer = without_slip(held, f, ending == SOLVED, arena)
     return answer
 
 
@@ -412,9 +435,9 @@ def _two_stages(model: Any, kind: Any, relaxes: bool, held: Bound, f: Array, are
 def _one_stage(kernel: Any, after: Any, held: Bound, f: Array, arena: Arena) -> Answer:
     """Solve a contact model and, if that succeeds, pass the answer through `after`."""
     p = held.borrowed
-    solved, residual = _slipping(kernel, held, p, f, arena)
-    answer = _answer(p, f, solved, residual, arena)
-    return after(p, f, answer, arena) if solved else answer
+    ending, residual = _slipping(kernel, held, p, f, arena)
+    answer = _answer(p, f, ending, residual, arena)
+    return _judged(p, f, after(p, f, answer, arena), arena) if ending >= 0 else answer
 
 
 @njit(cache=True, error_model="numpy")
@@ -439,8 +462,8 @@ def no_slip_qp(held: Bound, f: Array, arena: Arena) -> Answer:
 def coulomb_qp_raw(held: Bound, f: Array, arena: Arena) -> Answer:
     """Solve maximal dissipation without a second stage: among its optima, the solver's is taken."""
     p = held.borrowed
-    solved, residual = _slipping(edge_lcp_kernel, held, p, f, arena)
-    return _answer(p, f, solved, residual, arena)
+    ending, residual = _slipping(edge_lcp_kernel, held, p, f, arena)
+    return _judged(p, f, _answer(p, f, ending, residual, arena), arena)
 
 
 @njit(cache=True, error_model="numpy")
@@ -474,13 +497,13 @@ def coulomb_smooth(held: Bound, f: Array, arena: Arena) -> Answer:
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _compliant(p: AssembledStep, f: Array, away: Array, residual: float, arena: Arena) -> Answer:
+def _compliant(p: AssembledStep, f: Array, away: Array, ending: int, residual: float, arena: Arena) -> Answer:
     """Return impulses f of compliant ground as the answer; `away` (u,) is v⁺ minus the velocity under f."""
     _, impulse = recover_kernel(p.w, f, arena)
     for j in range(p.w.fixed.shape[0]):
         for i in range(p.w.free.shape[0]):
             impulse[j] += p.w.M[p.w.fixed[j], p.w.free[i]] * away[i]
-    return unload(p, f, Answer(SOLVED, False, residual, impulse, np.nan), arena)
+    return unload(p, f, Answer(ending, False, residual, impulse, np.nan), arena)
 
 
 @njit(cache=True, error_model="numpy")
@@ -488,13 +511,11 @@ def stiff_sap(held: Bound, f: Array, arena: Arena) -> Answer:
     """Solve SAP on stiff ground; the answer is unique and continuous in the demand (Castro et al. 2022)."""
     p = held.borrowed
     away = zeros(arena, p.w.free.shape[0])
-    solved, _, residual = sap.closed_kernel(p.h, p.w, p.cones.mu, STIFF, p.active, f, away, arena)
-    if not solved:
+    number, _, residual = sap.closed_kernel(p.h, p.w, p.cones.mu, STIFF, p.active, f, away, arena)
+    if number not in (CONVERGED, UNSETTLED):
         return Answer(NO_SOLUTION, False, residual, vector(arena, p.w.fixed.shape[0]), np.nan)
-    answer = _compliant(p, f, away, residual, arena)
-    if drags(p.w, p.cones, f, arena):
-        return Answer(NO_SOLUTION, False, residual, answer.impulse, np.nan)
-    return answer
+    ending = SOLVED if number == CONVERGED else COARSE
+    return _judged(p, f, _compliant(p, f, away, ending, residual, arena), arena)
 
 
 @njit(cache=True, error_model="numpy")
@@ -509,7 +530,7 @@ def stiff_springs(held: Bound, f: Array, arena: Arena) -> Answer:
     ending, _, residual = springs.closed_kernel(p.h, law, p.w, p.cones.mu, f, arena)
     if ending != status.SOLVED:
         return Answer(NO_SOLUTION, False, residual, vector(arena, p.w.fixed.shape[0]), np.nan)
-    return _compliant(p, f, zeros(arena, p.w.free.shape[0]), residual, arena)
+    return _compliant(p, f, zeros(arena, p.w.free.shape[0]), SOLVED, residual, arena)
 
 
 # --- the table

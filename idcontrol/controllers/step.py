@@ -236,6 +236,7 @@ class Machine(NamedTuple):
         landing: Allowed velocity of a landing foot.
         projects: True to project the demand onto the motions that contacts allow.
         shortcut: True to try the sticking motion first.
+        repairs: As in `AssembledStep`.
         v_tol: Largest slip of a contact that counts as at rest when impulses are redistributed [m/s].
         law: The friction law that redistributed impulses obey (`idcontrol.models.distribution`).
         memory: The contacts of the last step, and their active rows.
@@ -260,6 +261,7 @@ class Machine(NamedTuple):
     landing: LandingRates
     projects: bool
     shortcut: bool
+    repairs: bool
     v_tol: float
     law: int
     memory: Memory
@@ -322,6 +324,8 @@ class AssembledStep(NamedTuple):
         bounds: Bounds of the motor impulses.
         h: Control period [s].
         sticks: True if b is consistent with sticking contacts, so the sticking motion is tried first.
+        repairs: True if a scheme without slip may relax tracking, or let contacts slip. If False, all contacts have
+            infinite friction in these schemes.
         known: Result of `schemes.certify`: impulses of contacts (3 n,) and motors (a,) of the sticking motion, then its
             residual. NaN unless `certify` succeeds; empty if it is not called for this step, as without tasks.
         lands: True if a foot meets the ground within the period (`meets_ground`).
@@ -340,6 +344,7 @@ class AssembledStep(NamedTuple):
     bounds: Bounds
     h: float
     sticks: bool
+    repairs: bool
     known: Array
     lands: bool
     wanted: Wanted
@@ -359,6 +364,7 @@ NO_STEP: Final = AssembledStep(
     bounds=Bounds(_EMPTY, _EMPTY),
     h=0.0,
     sticks=False,
+    repairs=True,
     known=_EMPTY,
     lands=False,
     wanted=NOTHING_WANTED,
@@ -422,6 +428,7 @@ def step_from_problem(
         bounds=unbounded(last.size) if bounds is None else bounds,
         h=problem.h,
         sticks=False,
+        repairs=True,
         known=np.zeros(0),
         lands=False,
         wanted=NOTHING_WANTED,
@@ -698,7 +705,7 @@ def within_limits(bound: Bound, held: Bound, arena: Arena) -> AssembledStep:
         w.c[r] -= step.target[r]
     return AssembledStep(
         w, b, step.which, step.contacts, step.target, step.cones, step.active, step.last, step.held,
-        step.bounds, h, step.sticks, vector(arena, 0), step.lands, step.wanted,
+        step.bounds, h, step.sticks, step.repairs, vector(arena, 0), step.lands, step.wanted,
     )  # fmt: skip
 
 
@@ -758,6 +765,7 @@ def assemble(bound: Bound, machine: Machine, detected: ContactArrays, arena: Are
         bounds,
         h,
         machine.shortcut and machine.projects and n > 0,
+        machine.repairs,
         known,
         _lands(machine, detected, v),
         wanted,
@@ -859,6 +867,7 @@ def drive(step: AssembledStep, known: Array, active: Integers, arena: Arena) -> 
         Bounds(least[:p], most[:p]),
         step.h,
         step.sticks,
+        step.repairs,
         vector(arena, 0),
         step.lands,
         step.wanted,

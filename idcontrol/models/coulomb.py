@@ -42,7 +42,8 @@ from idcontrol.models.friction_lcp import (
     restarted,
     solve_lcp,
 )
-from idcontrol.models.no_slip import Frictionless, frictionless
+from idcontrol.models.no_slip import Frictionless
+from idcontrol.models.no_slip import settle as settle_frictionless
 from idcontrol.models.step import CLOSED_GAP, SQUEEZE, Ending, StepProblem, StepSolution, WarmStart, warm_bits
 from idcontrol.models.sticking import CONTRADICTED, UNSETTLED, Attempt, settle
 from idcontrol.models.whitened import INEXACT, finish, held_rows, hold, may_part, outcomes, whiten
@@ -476,8 +477,7 @@ def solve_by(solver: Solver, law: Residual, problem: StepProblem, warm: WarmStar
             # with sliding contacts v⁺ is not unique, and another solution may be consistent with the roles
             why = UNSETTLED
     else:
-        without, look = frictionless(whitened, OPENING, no_slip)
-        answer, why = settle(no_slip, closed, without, look=look, lets_slip=lets_slip)
+        answer, why = settle_frictionless(whitened, OPENING, no_slip, closed, lets_slip=lets_slip)
         outcome, f, active = _outcome(answer), answer.f, answer.active & 1
     if outcome.status == INFEASIBLE and no_slip.any():
         # the proof concerns the held contacts; without holding them a solution may exist

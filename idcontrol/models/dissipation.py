@@ -486,7 +486,7 @@ class _StageOne(NamedTuple):
 def _stage_one(
     problem: StepProblem, whitened: Whitened, warm: WarmStart | None, dependent: float, most: Array
 ) -> tuple[_StageOne, str]:
-    """Solve stage I; return the solution, and the note of `sticking.settle` about contacts with infinite friction.
+    """Solve stage I; return the solution, and the note of `sticking.settled` about contacts with infinite friction.
 
     Contacts that may not slip lose their tangential rows when they open, and regain them when they have a normal
     impulse (`idcontrol.models.sticking`).
@@ -502,13 +502,19 @@ def _stage_one(
     contacts = problem.contacts
     n, rows = contacts.mu.shape[0], whitened.rho.shape[0]
     active = warm_bits(warm, contacts)
-    closed = held_contacts(problem)
+    closed, lets_slip = held_contacts(problem), problem.prescribed is None
     if rows == 3 * n and not closed.any():
         f = np.zeros(rows)
         number, iterations, residual = edge_lcp_kernel(
             whitened.rho, whitened.c, whitened.roundoff, contacts.mu, active, f, HEAP
         )
         return _StageOne(f, active, number, iterations, residual), ""
+
+    if not (np.isfinite(contacts.mu) & (contacts.mu > 0.0)).any():
+        answer, note = no_slip.settle(
+            whitened, OPENING, closed, closed, rank_tolerance=dependent, most=most, lets_slip=lets_slip
+        )
+        return _StageOne(answer.f, (answer.active & 1) << 4, *answer[2:]), note
 
     def attempt(stick: Booleans, out: Booleans, rank_tolerance: float) -> Attempt[_StageOne]:
         held = hold(whitened, held_rows(whitened, stick), min(rank_tolerance, dependent), out)
@@ -533,14 +539,7 @@ def _stage_one(
             impossible=number == INFEASIBLE or held.contradicts,
         )
 
-    _, search = no_slip.frictionless(whitened, OPENING, closed, rank_tolerance=dependent, most=most)
-
-    def look(guess: Booleans) -> tuple[_StageOne, int]:
-        answer, number = search(guess)
-        return _StageOne(answer.f, (answer.active & 1) << 4, *answer[2:]), number
-
-    slides = np.isfinite(contacts.mu) & (contacts.mu > 0.0)
-    return settle(closed, closed, attempt, look=None if slides.any() else look, lets_slip=problem.prescribed is None)
+    return settle(closed, closed, attempt, lets_slip=lets_slip)
 
 
 def _ending(whitened: Whitened, answer: _StageOne, unsettled: str) -> Ending:
@@ -549,7 +548,7 @@ def _ending(whitened: Whitened, answer: _StageOne, unsettled: str) -> Ending:
     Args:
         whitened: The whitened problem.
         answer: The solution of stage I.
-        unsettled: Note of `sticking.settle`, or an empty string.
+        unsettled: Note of `sticking.settled`, or an empty string.
     """
     status, note = Status.FALLBACK, SolverStatus(answer.number).name.lower()
     if answer.number == SOLVED:

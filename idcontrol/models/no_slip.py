@@ -26,7 +26,7 @@ from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, assign_rows, solve_upper
 from idcontrol.kernels.linked import linked
 from idcontrol.models.step import CLOSED_GAP, Ending, StepProblem, StepSolution, WarmStart, warm_bits
-from idcontrol.models.sticking import CONSISTENT, Attempt, Look, Try, scan, settle, settled
+from idcontrol.models.sticking import NOTES, Attempt, scan, settled
 from idcontrol.models.whitened import (
     INEXACT,
     USED_UP,
@@ -380,9 +380,9 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     The status is REPAIRED if closed contacts slip, or a rigid bilateral row is violated, by more than 1e-6 m/s: the
     prescribed velocities conflict with the footholds (math.md, section 4.3). The status is also REPAIRED if a contact
     has no consistent state: it would lift off if it stuck, and press if it slipped. It then sticks without normal
-    force, or as `sticking.settle` decides. With the note `INEXACT`, REPAIRED means that a contact violates its law by
+    force, or as `sticking.settled` decides. With the note `INEXACT`, REPAIRED means that a contact violates its law by
     more than the tolerance. FALLBACK has zero impulses; the note ``"squeeze"`` means that no impulses can keep the
-    contacts apart, other notes are as in `sticking.settle` or `StepSolution.note`.
+    contacts apart, other notes are as in `sticking.settled` or `StepSolution.note`.
 
     Args:
         problem: The step; forward or inverse. A contact is closed if its gap is at most `CLOSED_GAP`.
@@ -407,8 +407,7 @@ def solve_whitened(
     )
     if number == SOLVED and slip <= SLIP_SPEED:
         return finish(problem, whitened, f, Ending(Status.SOLVED, residual, iterations), active)
-    attempt, look = frictionless(whitened, _OPEN, closed, dual=dual)
-    solution, why = settle(closed, closed, attempt, look=look, lets_slip=problem.prescribed is None)
+    solution, why = settle(whitened, _OPEN, closed, closed, dual=dual, lets_slip=problem.prescribed is None)
     number, residual = solution.number, solution.residual
     if not why:
         n, w, x = closed.size, np.empty(closed.size), np.empty(whitened.rho.shape[1])
@@ -515,62 +514,68 @@ def _search_kernel(
 
 
 @linked
+@njit(cache=True, error_model="numpy")
+def _settle_kernel(
+    frame: _Frame, may: Booleans, stick: Booleans, lets_slip: bool, arena: Arena
+) -> tuple[Frictionless, int]:  # pragma: no cover - compiled
+    """Run `sticking.settled` over attempts without sliding contacts."""
+    answer: tuple[Frictionless, int] = _settled(_attempt_kernel, _search_kernel, (frame, arena), may, stick, lets_slip)
+    return answer
+
+
+@linked
 @njit(cache=True, inner=True, error_model="numpy")
 def settled_kernel(
-    w: Whitened, may: Booleans, closed: Booleans, arena: Arena
-) -> tuple[bool, bool, Array]:  # pragma: no cover - compiled
-    """Search for the contacts that stick (`sticking.settle`).
+    w: Whitened, may: Booleans, stick: Booleans, arena: Arena
+) -> tuple[Frictionless, int]:  # pragma: no cover - compiled
+    """Find the contacts that stick among contacts with infinite friction; no other contact has friction.
 
     Args:
         w: The step in whitened form, with rounding bounds.
         may: Contacts that may stick, shape (n,).
-        closed: Contacts that stick in the first attempt, shape (n,).
+        stick: Contacts that stick in the first attempt, shape (n,).
         arena: Arena for all arrays.
 
     Returns:
-        True if the LCP of the normals is solved for the accepted roles; True if these roles are also consistent; the
-        impulses of all rows, shape (3 n + e,).
+        The solution; index of its note in `sticking.NOTES`.
     """
     most = vector(arena, w.c.shape[0])
     most[:] = np.inf
     frame = _Frame(w.rho, w.c, w.roundoff, most, w.v_free.shape[0], _OPEN, False, HELD_RANK_TOLERANCE)
-    answer, note = _settled(_attempt_kernel, _search_kernel, (frame, arena), may, closed, False)
-    return answer.number == SOLVED, note == CONSISTENT, answer.f
+    answer: tuple[Frictionless, int] = _settle_kernel(frame, may, stick, False, arena)
+    return answer
 
 
-def frictionless(
+def settle(
     whitened: Whitened,
     opening: float,
     may: Booleans,
+    stick: Booleans,
     *,
     dual: bool = False,
     rank_tolerance: float = HELD_RANK_TOLERANCE,
     most: Array | None = None,
-) -> tuple[Try[Frictionless], Look[Frictionless]]:
-    """Return an attempt for assumed roles and a search over roles, for `sticking.settle`.
-
-    Contacts that do not stick are without friction.
+    lets_slip: bool = False,
+) -> tuple[Frictionless, str]:
+    """Find the contacts that stick (`sticking.settled`); contacts that do not stick are without friction.
 
     Args:
         whitened: The whitened problem.
         opening: A contact is open above this relative speed; the reference is the sum of its speed at zero impulse and
             of the speed added by impulses.
         may: Contacts that may stick, shape (n,).
+        stick: Contacts that stick in the first attempt, shape (n,).
         dual: True for the dual active set instead of pivoting.
         rank_tolerance: Largest rank tolerance of the held rows.
         most: Largest impulses of held rows, shape (3 n + e,), unbounded by default; a contact yields if it needs more.
+        lets_slip: As for `sticking.settled`.
+
+    Returns:
+        The solution, and its note, one of `sticking.NOTES`.
     """
     bound = np.full(whitened.c.size, np.inf) if most is None else most
     frame = _Frame(
         whitened.rho, whitened.c, whitened.roundoff, bound, whitened.v_free.size, opening, dual, rank_tolerance
     )
-
-    def attempt(stick: Booleans, out: Booleans, tolerance: float) -> Attempt[Frictionless]:
-        tried: Attempt[Frictionless] = _attempt_kernel(stick, out, tolerance, frame, HEAP)
-        return tried
-
-    def look(guess: Booleans) -> tuple[Frictionless, int]:
-        scanned: tuple[Frictionless, int] = _search_kernel(may, guess, frame, HEAP)
-        return scanned
-
-    return attempt, look
+    answer, note = _settle_kernel(frame, may, stick, lets_slip, HEAP)
+    return answer, NOTES[note]

@@ -53,7 +53,7 @@ UNSETTLED: Final = "the set of sticking contacts is undecided"
 CONTRADICTED: Final = "no set of sticking contacts is consistent"
 """Note for a search that tried all sets; none is consistent."""
 
-_NOTES: Final = ("", MOVING, SQUEEZE, CONTRADICTED, UNSETTLED)
+NOTES: Final = ("", MOVING, SQUEEZE, CONTRADICTED, UNSETTLED)
 """Notes of a search, indexed by the result of `scan`."""
 CONSISTENT: Final = 0
 _NEARLY: Final = 1
@@ -91,9 +91,6 @@ Try: TypeAlias = Callable[[Booleans, Booleans, float], Attempt[Answer]]
 tolerance of held rows. Other contacts with infinite friction are without friction.
 """
 
-Look: TypeAlias = Callable[[Booleans], tuple[Answer, int]]
-"""Searches for a consistent set, beginning with sets similar to a guess (n,); returns the result of `scan`."""
-
 
 def settle(
     may: Booleans,
@@ -101,43 +98,31 @@ def settle(
     attempt: Try[Answer],
     *,
     lets_slip: bool = False,
-    look: Look[Answer] | None = None,
 ) -> tuple[Answer, str]:
-    """Try which contacts stick until the answer is consistent.
-
-    Args:
-        may: Contacts that may stick, shape (n,).
-        stick: Initially sticking contacts, shape (n,).
-        attempt: See `Try`.
-        lets_slip: True if contacts may press without friction when no set is consistent and no impulses hold the
-            contacts that should stick; a simulated robot must not fall through the ground.
-        look: A faster `search` than the default.
-
-    Returns:
-        The answer of the accepted attempt, and a note. The note is empty if all roles are consistent; otherwise it is
-        `MOVING`, or the reason why the search failed. With inconsistent roles, a contact opens but holds along its
-        tangents, presses without friction because no impulses hold it, or slips although it is held.
-    """
-    find = partial(scan, attempt, (), may) if look is None else look
-    answer, number = settled(attempt, lambda _, guess: find(guess), (), may, stick, lets_slip)
-    return answer, _NOTES[number]
+    """Run `settled` over interpreted attempts; return the answer and its note, one of `NOTES`."""
+    answer, number = settled(attempt, partial(scan, attempt, ()), (), may, stick, lets_slip)
+    return answer, NOTES[number]
 
 
 def settled(
     attempt: Any, find: Any, problem: tuple[Any, ...], may: Booleans, stick: Booleans, lets_slip: bool
 ) -> tuple[Any, int]:
-    """Run `settle`; compiled and interpreted attempts share this function.
+    """Try which contacts stick until the answer is consistent; compiled and interpreted attempts share this function.
 
     Args:
         attempt: A `Try`; `problem` follows its three arguments.
         find: Function of `may`, a guess and `problem` that returns the result of `scan`.
         problem: Further arguments of the attempts.
-        may: As in `settle`.
-        stick: As in `settle`.
-        lets_slip: As in `settle`.
+        may: Contacts that may stick, shape (n,).
+        stick: Initially sticking contacts, shape (n,).
+        lets_slip: True if contacts may press without friction when no set is consistent and no impulses hold the
+            contacts that should stick; a simulated robot must not fall through the ground.
 
     Returns:
-        The answer of the accepted attempt; index of the note in `_NOTES`.
+        The answer of the accepted attempt, and the index of its note in `NOTES`. The note is empty if all roles are
+        consistent; otherwise it is `MOVING`, or the reason why the search failed. With inconsistent roles, a contact
+        opens but holds along its tangents, presses without friction because no impulses hold it, or slips although it
+        is held.
     """
     nothing, again, count, n = np.zeros_like(may), False, 0, may.shape[0]
     seen = np.zeros((n + 2, n), dtype=np.bool_)
@@ -180,20 +165,6 @@ def holds(tried: Attempt[Answer]) -> bool:
     return tried.solved and (tried.moves == 0.0 or (tried.moves <= SLIGHT and not tried.impossible))
 
 
-def search(may: Booleans, guess: Booleans, attempt: Try[Answer]) -> tuple[Answer | None, str]:
-    """Search by interpreted attempts; arguments are as in `scan`, results as in `result_of`."""
-    return result_of(scan(attempt, (), may, guess))
-
-
-def result_of(scanned: tuple[Answer, int]) -> tuple[Answer | None, str]:
-    """Return the answer of `scan` and "" or `MOVING`; without an answer None and the reason.
-
-    The reason is `SQUEEZE` or `CONTRADICTED`, which are proved, or `UNSETTLED`.
-    """
-    answer, number = scanned
-    return answer if number in (CONSISTENT, _NEARLY) else None, _NOTES[number]
-
-
 def scan(attempt: Any, problem: tuple[Any, ...], may: Booleans, guess: Booleans) -> tuple[Any, int]:
     """Search for a consistent set of sticking contacts among `may`, beginning with sets similar to `guess`.
 
@@ -209,7 +180,7 @@ def scan(attempt: Any, problem: tuple[Any, ...], may: Booleans, guess: Booleans)
         guess: Sticking contacts of the first set, shape (n,).
 
     Returns:
-        `Attempt.answer` of the consistent set, or of any set if no set is consistent; index of the note in `_NOTES`.
+        `Attempt.answer` of the consistent set, or of any set if no set is consistent; index of the note in `NOTES`.
     """
     nothing = np.zeros_like(may)
     nearly = attempt(nothing, nothing, HELD_RANK_TOLERANCE, *problem)

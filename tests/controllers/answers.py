@@ -28,10 +28,10 @@ class Answered:
     v_plus: Array
 
 
-def answered(scheme: Scheme, assembled: AssembledStep, arena: Arena = HEAP, *, repair: bool = True) -> Answered:
+def answered(scheme: Scheme, assembled: AssembledStep, arena: Arena = HEAP) -> Answered:
     """Solve an assembled problem."""
     f = np.zeros(3 * assembled.which.size)
-    answer = solve(scheme, assembled._replace(active=assembled.active.copy()), f, arena, repair=repair)
+    answer = solve(scheme, assembled._replace(active=assembled.active.copy()), f, arena)
     return Answered(
         status=Status.SOLVED if answer.ending == SOLVED else Status.REPAIRED,
         dropped=DROPPED[answer.ending],

@@ -111,7 +111,7 @@ def test_tracking_is_relaxed_before_feet_may_slip(quadruped, scheme):
     assert np.abs(problem.contacts.jacobian @ outcome.v_plus).max() < 1e-9
     assert 0.0 < outcome.v_plus[0] < 0.25 * 9.81 * scenes.H
     rough = replace(problem, contacts=replace(problem.contacts, mu=np.full(4, np.inf)))
-    unbounded = answered(scheme, asked(rough), repair=False)
+    unbounded = answered(scheme, asked(rough)._replace(repairs=False))
     assert unbounded.dropped == ()
     np.testing.assert_allclose(unbounded.v_plus[6:], problem.prescribed.velocity, rtol=0, atol=1e-12)
     f_N, f_S, f_T = unbounded.impulses.T

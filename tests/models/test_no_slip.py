@@ -10,8 +10,8 @@ from idcontrol.judge import unbalanced
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models import no_slip
 from idcontrol.models.distribution import Cones, smallest_torque
-from idcontrol.models.step import Bilateral, Prescribed, StepProblem
-from idcontrol.models.sticking import MOVING
+from idcontrol.models.step import SQUEEZE, Bilateral, Prescribed, StepProblem
+from idcontrol.models.sticking import MOVING, NOTES
 from idcontrol.models.whitened import recover, whiten
 from idcontrol.problems.machines import forward_step, inverse_step
 from idcontrol.solvers.status import SOLVED
@@ -126,9 +126,9 @@ def test_the_compiled_search_finds_the_motion_of_the_whole_solution(quadruped, i
         contacts, w = problem.contacts, whiten(problem)
         expected = contacts.jacobian[: len(contacts)] @ no_slip.solve(problem).v_plus + contacts.gap / problem.h
         closed = contacts.gap <= 1e-5
-        solved, _, f = no_slip.settled_kernel(w, closed, closed, HEAP)
-        assert solved
-        velocities = (w.c + w.rho @ (w.rho.T @ f))[: len(contacts)]
+        answer, _ = no_slip.settled_kernel(w, closed, closed, HEAP)
+        assert answer.number == SOLVED
+        velocities = (w.c + w.rho @ (w.rho.T @ answer.f))[: len(contacts)]
         np.testing.assert_allclose(velocities, expected, rtol=0, atol=1e-9 * np.abs(expected).max() + 1e-12)
 
 
@@ -211,9 +211,9 @@ def gripper(closing):
 @pytest.mark.interpreted
 def test_the_search_for_closed_contacts_reports_conflicting_velocities():
     closed = np.ones(2, dtype=np.bool_)
-    solved, consistent, _ = no_slip.settled_kernel(whiten(gripper(0.1)), closed, closed, HEAP)
-    assert not solved
-    assert not consistent
+    answer, note = no_slip.settled_kernel(whiten(gripper(0.1)), closed, closed, HEAP)
+    assert answer.number != SOLVED
+    assert NOTES[note] == SQUEEZE
 
 
 @pytest.mark.parametrize("dual", [False, True], ids=["pivoting", "dual"])

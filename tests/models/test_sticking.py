@@ -14,13 +14,15 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from idcontrol import judge
+from idcontrol.kernels.arena import HEAP
 from idcontrol.models import coulomb, coulomb_cone, dissipation, no_slip, sap
 from idcontrol.models.constraint import solver as constraint
 from idcontrol.models.constraint.solver import YIELD
 from idcontrol.models.step import CLOSED_GAP, SQUEEZE, Prescribed, StepProblem
-from idcontrol.models.sticking import MANY, MOST, UNSETTLED, Attempt, result_of, search, settle
+from idcontrol.models.sticking import MANY, MOST, NOTES, UNSETTLED, Attempt, scan, settle
 from idcontrol.models.whitened import INEXACT, outcomes, whiten
 from idcontrol.problems.machines import forward_step
+from idcontrol.solvers.rank import HELD_RANK_TOLERANCE
 from idcontrol.types import Status
 from tests import scenes
 from tests.parameters import one_fast
@@ -32,7 +34,8 @@ ALL = np.array([True, True])
 def test_an_impossible_step_without_held_contacts_is_reported_as_squeeze():
     nothing = np.zeros(2, dtype=bool)
     squeezed = Attempt(answer=None, solved=False, presses=nothing, parts=nothing, impossible=True)
-    assert search(ALL, ALL, lambda *roles: squeezed) == (None, SQUEEZE)
+    _, note = scan(lambda *roles: squeezed, (), ALL, ALL)
+    assert NOTES[note] == SQUEEZE
 
 
 @pytest.mark.parametrize(("contacts", "sets"), [(9, MOST), (MANY, MOST), (MANY + 1, 0)])
@@ -44,7 +47,8 @@ def test_an_incomplete_search_is_reported(contacts, sets):
         tried.append(stick)
         return Attempt(answer=None, solved=True, presses=~stick, parts=stick)
 
-    assert search(may, may, attempt) == (None, UNSETTLED)
+    _, note = scan(attempt, (), may, may)
+    assert NOTES[note] == UNSETTLED
     assert len(tried) == 1 + sets
 
 
@@ -250,8 +254,12 @@ def test_sets_that_were_not_all_tried_prove_nothing(n):
     contacts = replace(contacts_with(J), surface_velocity=moving)
     problem = StepProblem(h=0.01, M=np.eye(2), kappa=np.array([0.0, 1.0]), contacts=contacts, prescribed=demand)
     may = np.ones(n, dtype=np.bool_)
-    _, look = no_slip.frictionless(whiten(problem), 1e-9, may)
-    assert result_of(look(may)) == (None, UNSETTLED)
+    w = whiten(problem)
+    frame = no_slip._Frame(
+        w.rho, w.c, w.roundoff, np.full(w.c.size, np.inf), w.v_free.size, 1e-9, False, HELD_RANK_TOLERANCE
+    )
+    _, note = no_slip._search_kernel(may, may, frame, HEAP)
+    assert NOTES[note] == UNSETTLED
 
 
 def test_nearly_conflicting_tangents_do_not_hide_a_consistent_contact():

@@ -52,7 +52,7 @@ from idcontrol.models.friction_lcp import (
     solve_lcp,
     violation,
 )
-from idcontrol.models.no_slip import frictionless
+from idcontrol.models.no_slip import settle as settle_frictionless
 from idcontrol.models.sparse import SparseProblem
 from idcontrol.models.step import PUSH_OUT_SPEED, SQUEEZE, Ending, StepProblem, StepSolution, WarmStart
 from idcontrol.models.sticking import CONTRADICTED, UNSETTLED, YIELD, Attempt, settle
@@ -268,8 +268,9 @@ def _impulses(whitened: Whitened, mu: Array, compliance: Array) -> _Outcome:
         most = np.full(rows, np.inf)
         creeps = n + np.flatnonzero(compliance[n : 3 * n])
         most[creeps] = YIELD * fastest / compliance[creeps]
-        without, look = frictionless(ridged, OPENING, no_slip, rank_tolerance=SPRING_RANK_TOLERANCE, most=most)
-        answer, unsettled = settle(no_slip, no_slip, without, look=look)
+        answer, unsettled = settle_frictionless(
+            ridged, OPENING, no_slip, no_slip, rank_tolerance=SPRING_RANK_TOLERANCE, most=most
+        )
         solution = _Outcome(
             f=answer.f,
             status=SolverStatus(answer.number),

@@ -290,7 +290,7 @@ def _solve(
 @njit(cache=True, inner=True, error_model="numpy")
 def closed_kernel(
     h: float, w: Whitened, mu: Array, parameters: Parameters, mode: Integers, f: Array, away: Array, arena: Arena
-) -> tuple[bool, int, float]:  # pragma: no cover - compiled
+) -> tuple[int, int, float]:  # pragma: no cover - compiled
     """Run `solve` for rigid contacts that are closed initially, without other rows.
 
     Args:
@@ -305,11 +305,13 @@ def closed_kernel(
         arena: Arena for all arrays.
 
     Returns:
-        True if the step is solved; iterations; residual.
+        `CONVERGED` if the step is solved, `UNSETTLED` as from `_settle`, otherwise `STALLED`; iterations; residual.
     """
     n, k = mu.shape[0], w.free.shape[0]
     momentum, c, none = zeros(arena, k), vector(arena, 3 * n), vector(arena, 0)
     assign(c, w.c)
+    friction = vector(arena, n)  # the search for sticking contacts changes it
+    assign(friction, mu)
     away[:] = 0.0
     for i in range(k):
         for j in range(i, k):
@@ -317,15 +319,17 @@ def closed_kernel(
     rigid = vector(arena, n)
     rigid[:] = np.inf
     inverse_mass, error = _inverse_mass(w.M, w.rows, arena)
-    contacts = _Contacts(zeros(arena, n), mu, rigid, zeros(arena, n), inverse_mass)
+    contacts = _Contacts(zeros(arena, n), friction, rigid, zeros(arena, n), inverse_mass)
     rows = _Rows(w.rho, c, momentum, none, none, none)
     ending, iterations, residual = _solve(h, contacts, rows, parameters, mode, away, f, arena)
     for r in range(3 * n):
         for i in range(k):
             away[i] -= w.rho[r, i] * f[r]
     solve_lower_transposed(w.L, away)
-    solved = ending == CONVERGED or (ending == STALLED and residual <= ACCEPTED)
-    return solved and error <= ACCEPTED, iterations, residual
+    if ending == STALLED and residual <= ACCEPTED:
+        ending = CONVERGED
+    settled = ending in (CONVERGED, UNSETTLED) and error <= ACCEPTED
+    return ending if settled else STALLED, iterations, residual
 
 
 def solve(problem: StepProblem, warm: WarmStart | None = None, parameters: Parameters = DEFAULTS) -> StepSolution:
