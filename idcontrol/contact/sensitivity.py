@@ -9,7 +9,7 @@ import numpy as np
 from idcontrol.contact.contacts import Contacts
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import surface
-from idcontrol.dynamics.derivatives import MotionDerivatives, skew
+from idcontrol.dynamics.derivatives import MotionDerivatives, Tree, skew
 from idcontrol.kernels.bound import Bound
 from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Integers
@@ -169,47 +169,71 @@ def row_slopes(bound: Bound, sphere: Integers, motion: MotionDerivatives) -> Row
 
 
 @njit(cache=True, inner=True, error_model="numpy")
+def _turn_rows(tree: Tree, moves: Integers, points: tuple[Array, Array], axes: Array, rows: Array) -> None:
+    """Add the derivative of a contact's rows by q at constant axes to `rows`, shape (3, m, m).
+
+    The point's velocity by velocity k changes by ``ω_k ×`` the motion of the contact point. If velocity o moves the
+    axis of k, the velocity turns by ``ω_o`` with the axis, and only the motion relative to the axis remains.
+
+    Args:
+        tree: The robot.
+        moves: Velocities that move the contact, shape (s,).
+        points: Velocities of the point that is fixed to the body, and of the contact point, shapes (3, m).
+        axes: The rows are the axes of the contact, shape (3, 3).
+        rows: The result.
+    """
+    J, (speed, point), t, changed = tree.J, points, np.zeros(3), np.zeros(3)
+    for k in moves:
+        for o in moves:
+            t[:], changed[:] = point[:, o], 0.0
+            if tree.support[tree.owner[k], o]:
+                t -= speed[:, o]
+                _turn(J[3:, o], speed[:, k], changed, 1.0)
+            _turn(J[3:, k], t, changed, 1.0)
+            for a in range(3):
+                rows[a, k, o] += axes[a, 0] * changed[0] + axes[a, 1] * changed[1] + axes[a, 2] * changed[2]
+
+
+@njit(cache=True, inner=True, error_model="numpy")
 def _rows(seen: _Spheres, velocity: Array, drift: Array, motion: MotionDerivatives) -> RowDerivatives:
     """Return the derivatives of contacts; velocity and drift of all bodies have the shape (n_joints, 6)."""
     J, n, m = motion.tree.J, seen.joint.shape[0], motion.tree.J.shape[1]
     rows, gap, turned = np.zeros((3 * n, m, m)), np.zeros((n, m)), np.zeros((n, 3, 3, m))
-    drift_q, drift_v, still = np.zeros((3 * n, m)), np.zeros((3 * n, m)), np.zeros((3, m))
-    centre, point, speed, moved = np.zeros((3, m)), np.zeros((3, m)), np.zeros((3, m)), np.zeros((6, m))
-    changed, acceleration, fast = np.zeros(3), np.zeros(3), np.zeros(3)
+    drift_q, drift_v, acceleration, fast = np.zeros((3 * n, m)), np.zeros((3 * n, m)), np.zeros(3), np.zeros(3)
+    centre, point, speed = np.zeros((3, m)), np.zeros((3, m)), np.zeros((3, m))
     for i in range(n):
         joint, axes, p = seen.joint[i], seen.axes[i], seen.point[i]
         moves = np.flatnonzero(motion.tree.support[joint])
         c = p + seen.radius[i] * axes[0]
-        centre[:], speed[:], moved[:] = 0.0, 0.0, 0.0
+        centre[:], speed[:] = 0.0, 0.0
         for k in moves:
-            moved[:, k] = J[:, k]
             centre[:, k], speed[:, k] = J[:3, k], J[:3, k]
             _turn(J[3:, k], c, centre[:, k], 1.0)
             _turn(J[3:, k], p, speed[:, k], 1.0)
-        for a in range(3):
             for x in range(3):
-                for y in range(3):
-                    turned[i, a, x] += seen.tilt[i, a, x, y] * centre[y]
-                gap[i] += axes[0, x] * centre[x] if a == 0 else 0.0 * centre[x]
-        point[:] = centre - seen.radius[i] * turned[i, 0]
-        for k in moves:
-            for o in moves:
-                changed[:] = motion.column_q[:3, k, o]
-                _turn(motion.column_q[3:, k, o], p, changed, 1.0)
-                _turn(J[3:, k], point[:, o], changed, 1.0)
-                for a in range(3):
-                    for x in range(3):
-                        rows[a * n + i, k, o] += axes[a, x] * changed[x] + turned[i, a, x, o] * speed[x, k]
+                gap[i, k] += axes[0, x] * centre[x, k]
+        point[:] = centre
+        if seen.tilt[i].any():
+            for a in range(3):
+                for x in range(3):
+                    for y in range(3):
+                        turned[i, a, x] += seen.tilt[i, a, x, y] * centre[y]
+                    for k in moves:
+                        rows[a * n + i, k] += speed[x, k] * turned[i, a, x]
+            point -= seen.radius[i] * turned[i, 0]
+        _turn_rows(motion.tree, moves, (speed, point), axes, rows[i::n])
         V, A = velocity[joint], drift[joint]
         acceleration[:], fast[:] = A[:3], V[:3]
         _turn(V[3:], c, fast, 1.0)
         _turn(A[3:], p, acceleration, 1.0)
         _turn(V[3:], fast, acceleration, 1.0)
-        slopes_q = motion.velocity_q[joint], motion.drift_q[joint]
-        by_q = acceleration_slope((V, A), slopes_q, (c, p), (centre, point))
-        by_v = acceleration_slope((V, A), (moved, motion.drift_v[joint]), (c, p), (still, still))
+        slopes_q = motion.velocity_q[joint][:, moves], motion.drift_q[joint][:, moves]
+        slopes_v, still = (J[:, moves], motion.drift_v[joint][:, moves]), np.zeros((3, moves.shape[0]))
+        by_q = acceleration_slope((V, A), slopes_q, (c, p), (centre[:, moves], point[:, moves]))
+        by_v = acceleration_slope((V, A), slopes_v, (c, p), (still, still))
         for a in range(3):
             for x in range(3):
-                drift_q[a * n + i] += axes[a, x] * by_q[x] + turned[i, a, x] * acceleration[x]
-                drift_v[a * n + i] += axes[a, x] * by_v[x]
+                for at, k in enumerate(moves):
+                    drift_q[a * n + i, k] += axes[a, x] * by_q[x, at] + turned[i, a, x, k] * acceleration[x]
+                    drift_v[a * n + i, k] += axes[a, x] * by_v[x, at]
     return RowDerivatives(rows, gap, drift_q, drift_v, turned)

@@ -143,16 +143,19 @@ def _inertias(parent: Integers, position: Array, rotation: Array, dynamic: Array
             of its joint, shape (n_joints, 10).
     """
     joints = parent.shape[0]
-    body, turned, c, r = np.zeros((joints, 6, 6)), np.zeros((3, 3)), np.zeros(3), np.zeros(3)
+    body, turned, c, first, half = np.zeros((joints, 6, 6)), np.zeros((3, 3)), np.zeros(3), np.zeros(3), np.zeros(3)
     for j in range(1, joints):
-        R, mass, (xx, xy, yy, xz, yz, zz) = rotation[j].copy(), dynamic[j, 0], dynamic[j, 4:]
-        local = np.array(((xx, xy, xz), (xy, yy, yz), (xz, yz, zz)))
+        R, r, mass, (xx, xy, yy, xz, yz, zz) = rotation[j], position[j], dynamic[j, 0], dynamic[j, 4:]
         for x in range(3):
-            r[x] = position[j, x]
             c[x] = R[x, 0] * dynamic[j, 1] + R[x, 1] * dynamic[j, 2] + R[x, 2] * dynamic[j, 3]
-        turned[:] = R @ local @ R.T
+            first[x] = c[x] + mass * r[x]  # first moment about the world origin
+            half[0] = R[x, 0] * xx + R[x, 1] * xy + R[x, 2] * xz
+            half[1] = R[x, 0] * xy + R[x, 1] * yy + R[x, 2] * yz
+            half[2] = R[x, 0] * xz + R[x, 1] * yz + R[x, 2] * zz
+            for y in range(3):
+                turned[x, y] = half[0] * R[y, 0] + half[1] * R[y, 1] + half[2] * R[y, 2]
         both, square = 2.0 * (c[0] * r[0] + c[1] * r[1] + c[2] * r[2]), r[0] * r[0] + r[1] * r[1] + r[2] * r[2]
-        spatial, first = body[j], c + mass * r  # first moment about the world origin
+        spatial = body[j]
         for x in range(3):
             spatial[x, x] = mass
             for y in range(3):
@@ -172,12 +175,12 @@ def _momenta(tree: Tree, x: Array) -> tuple[Array, Array]:
     """Return velocities of all bodies and momenta of all subtrees at velocity x (m,), shapes (n_joints, 6)."""
     joints, m = tree.support.shape
     V, h = np.zeros((joints, 6)), np.zeros((joints, 6))
+    for k in range(m):
+        if x[k] != 0.0:
+            for y in range(6):
+                V[tree.owner[k], y] += tree.J[y, k] * x[k]
     for j in range(1, joints):
-        V[j] = V[tree.parent[j]]
-        for k in range(m):
-            if tree.owner[k] == j:
-                for y in range(6):
-                    V[j, y] += tree.J[y, k] * x[k]
+        V[j] += V[tree.parent[j]]
     for j in range(joints - 1, 0, -1):
         for y in range(6):
             for z in range(6):
@@ -395,22 +398,27 @@ def _motions(tree: Tree, velocity: Array, v: Array, free: Booleans, turn: Array,
     """
     (joints, m), J = tree.support.shape, tree.J
     column, velocity_q = np.zeros((6, m, m)), np.zeros((joints, 6, m))
-    drift_q, drift_v = np.zeros((joints, 6, m)), np.zeros((joints, 6, m))
+    drift_q, drift_v, own = np.zeros((joints, 6, m)), np.zeros((joints, 6, m)), np.zeros(6)
     for k in range(m):
         for o in range(m):
             if tree.support[tree.owner[k], o]:
-                _cross(J[:, o], J[:, k], column[:, k, o])
+                own[:] = 0.0
+                _cross(J[:, o], J[:, k], own)
+                for y in range(6):
+                    column[y, k, o] = own[y]
     for j in range(1, joints):
         parent = tree.parent[j]
         before, after = -velocity[j], velocity[parent]
         velocity_q[j], drift_q[j], drift_v[j] = velocity_q[parent], drift_q[parent], drift_v[parent]
         for k in range(m):
-            if tree.owner[k] == j:
-                velocity_q[j] += column[:, k] * v[k]
-                if free[k]:
-                    drift_q[j] -= column[:, k] * turn[k]
-                    for y in range(6):
-                        drift_v[j, y] -= J[y, k] * slope[k]
+            if tree.owner[k] != j:
+                continue
+            for y in range(6):
+                for o in range(m):
+                    velocity_q[j, y, o] += column[y, k, o] * v[k]
+                    if free[k]:
+                        drift_q[j, y, o] -= column[y, k, o] * turn[k]
+                        drift_v[j, y, o] -= J[y, k] * slope[k, o]
         for o in range(m):
             if tree.support[j, o]:
                 _cross(after, J[:, o], drift_v[j, :, o])

@@ -102,7 +102,9 @@ def linearized(system: System, spheres: SphereContacts, step: Stepped) -> Linear
             "q_next": _configuration(system, step, moved.slope[back][:, users]),
         },
         sizes=dict(zip(BY, (m, m, a, n), strict=True)),
-        parts={by: (Part(0, slice(end - size, end)),) for by, size, end in zip(BY, (m, m, a, n), ends, strict=True)},
+        parts={
+            by: (Part(0, slice(end - size, end)),) for by, size, end in zip(BY, (m, m, a, n), ends, strict=True)
+        }.__getitem__,
     )
 
 

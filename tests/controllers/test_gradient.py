@@ -7,6 +7,7 @@ import pinocchio as pin
 import pytest
 from msgspec import structs
 
+from idcontrol.controllers.gradient.motion import Linear, Roles, saddle
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.types import Command, Reference, State, Status
 from tests import scenes
@@ -273,6 +274,20 @@ def test_a_ridge_gives_the_forces_of_sticking_feet_a_derivative(quadruped, by):
     control = walker.controller("id-coulomb-qp-1", impacts=False)
     state, reference = moving(quadruped, STICKING, seed=5)
     agrees_with_differences(control, state, reference, by, 1e-6, step=100.0 * STEPS["q"])
+
+
+@pytest.mark.parametrize("rank", [2, 5, 6])
+def test_sticking_contacts_take_the_shortest_solution_of_their_equations(rank):
+    rng, n, k = np.random.default_rng(rank), 4, 6
+    X = rng.normal(size=(k, rank)) @ rng.normal(size=(rank, 3 * n))
+    B = np.kron(np.eye(n), rng.normal(size=(3, 2)))[:, rng.permutation(2 * n)]
+    none = np.zeros_like(B)
+    roles = Roles(np.zeros(n, int), np.zeros(2 * n, int), B, B.T.copy(), none, none.T, np.zeros((3 * n, 3 * n)))
+    right = np.vstack((rng.normal(size=(k, 9)), (X @ B).T @ rng.normal(size=(k, 9))))  # the contacts can hold
+    z, missed = saddle(Linear(X, X @ B, none, roles), right, False)
+    whole = np.block([[np.eye(k), -X @ B], [(X @ B).T, np.zeros((2 * n, 2 * n))]])
+    np.testing.assert_allclose(z, np.linalg.lstsq(whole, right, rcond=1e-10)[0], rtol=0, atol=1e-11 * np.abs(z).max())
+    np.testing.assert_allclose(missed, whole @ z - right, rtol=0, atol=1e-12 * np.abs(right).max())
 
 
 def test_unusable_requests_say_what_is_wrong(quadruped):

@@ -52,6 +52,8 @@ JOINTS: Final = ("free", "bound", "released")
 BY: Final = {"q": "q", "v": "v", "reference": "demand held friction", "task": "task", "gains": "demand held",
     "limits": "limits", "mu": "mu"}  # fmt: skip
 """Names of the parameters, with the variables (`Columns`) through which each acts."""
+THROUGH: Final = {by: [Columns._fields.index(name) for name in names.split()] for by, names in BY.items()}
+"""Indices of these variables in `Columns`, and of their errors of equations."""
 TOGETHER: Final = [k for k in range(BLOCKS) if k != Columns._fields.index("mu")]
 """Indices of the errors of equations that must be small. Forces may jump with the friction of a single contact, so its
 error is not among them (`Linearization.error`)."""
@@ -110,12 +112,11 @@ def linearized(scheme: Scheme, at: Place, step: Taken) -> Linearization:
         return _unknown(at, step, SINGULAR)
     if not slopes.finite:
         return _unknown(at, step, SINGULAR)
-    reason = ""
-    if not (slopes.moved[TOGETHER] <= EXPLAINED).all():
+    reason, errors, moved = "", slopes.error.tolist(), slopes.moved.tolist()
+    if not all(moved[k] <= EXPLAINED for k in TOGETHER):
         reason = "the motion does not follow from its active set"
-    elif not (slopes.error[TOGETHER] <= EXPLAINED).all():
+    elif not all(errors[k] <= EXPLAINED for k in TOGETHER):
         reason = "contact forces are not unique, and their choice has no derivative; v_next has one"
-    errors = dict(zip(Columns._fields, slopes.error.tolist(), strict=True))
     return Linearization(
         identity=slopes.identity,
         tau=solution.tau,
@@ -127,10 +128,10 @@ def linearized(scheme: Scheme, at: Place, step: Taken) -> Linearization:
         ),
         room=partial(_margin, slopes, step.machine.h),
         reason=reason,
-        error={by: max([errors[name] for name in names.split()]) for by, names in BY.items()},
+        error={by: max([errors[k] for k in through]) for by, through in THROUGH.items()},
         slopes={"tau": slopes.tau, "force": slopes.force_slope, "v_next": slopes.v_slope, "task": slopes.task},
         sizes=_sizes(at.system, missed.size, slopes.kinds.size),
-        parts=_parts(slopes, at.back),
+        parts=partial(_parts, slopes, at.back),
     )
 
 
@@ -173,27 +174,24 @@ def _sizes(system: System, tasks: int, contacts: int) -> dict[str, int]:
     return dict(zip(BY, (m, m, 3 * a, tasks, 2 * a, a, contacts), strict=True))
 
 
-def _parts(slopes: Slopes, back: Integers) -> dict[str, tuple[Part, ...]]:
-    """Return how the parameters act through the variables; `back` as in `Place`."""
+def _parts(slopes: Slopes, back: Integers, by: str) -> tuple[Part, ...]:
+    """Return how the parameter `by` acts through the variables; `back` as in `Place`."""
     at, a = slopes.at, slopes.reference.shape[1]
-    q, v, acceleration, kp, kd = slopes.reference
-    demand, friction = slice(at.demand, at.held), slice(at.friction, at.limits)
-    reference: tuple[Part, ...] = Part(0, demand, q), Part(a, demand, v), Part(2 * a, demand, acceleration)
-    gains: tuple[Part, ...] = Part(0, demand, kp), Part(a, demand, kd)
+    held: tuple[Part, ...] = ()
+    if by in ("q", "v"):
+        return (Part(0, back if by == "q" else at.v + back),)
+    if by not in ("reference", "gains"):
+        first, end = {"task": (at.task, at.mu), "limits": (at.limits, at.task), "mu": (at.mu, at.total)}[by]
+        return (Part(0, slice(first, end)),)
+    demand, (q, v, acceleration, kp, kd) = slice(at.demand, at.held), slopes.reference
     if at.friction > at.held:
-        held = slice(at.held, at.friction)
-        reference, gains = (*reference, Part(0, held, slopes.held[0])), (*gains, Part(0, held, slopes.held[1]))
+        held = (Part(0, slice(at.held, at.friction), slopes.held[int(by == "gains")]),)
+    if by == "gains":
+        return Part(0, demand, kp), Part(a, demand, kd), *held
+    reference = Part(0, demand, q), Part(a, demand, v), Part(2 * a, demand, acceleration), *held
     if slopes.friction.size:
-        reference = *reference, Part(a, friction, slopes.friction)
-    return {
-        "q": (Part(0, back),),
-        "v": (Part(0, at.v + back),),
-        "reference": reference,
-        "task": (Part(0, slice(at.task, at.mu)),),
-        "gains": gains,
-        "limits": (Part(0, slice(at.limits, at.task)),),
-        "mu": (Part(0, slice(at.mu, at.total)),),
-    }
+        return *reference, Part(a, slice(at.friction, at.limits), slopes.friction)
+    return reference
 
 
 def _unknown(at: Place, step: Taken, reason: str) -> Linearization:
@@ -221,5 +219,5 @@ def _unknown(at: Place, step: Taken, reason: str) -> Linearization:
         error=dict.fromkeys(BY, np.inf),
         slopes={name: np.zeros((size, 0)) for name, size in sizes.items()},
         sizes=_sizes(system, tasks, len(contacts)),
-        parts=dict.fromkeys(BY, ()),
+        parts=dict.fromkeys(BY, ()).__getitem__,
     )

@@ -9,9 +9,9 @@ import numpy as np
 
 from idcontrol.controllers.feedback import NEARING, TURNS_RAD_S, nearing
 from idcontrol.controllers.gradient.equations import (
+    RANK,
+    column_length,
     errors,
-    fit,
-    optimum,
     pseudo_inverse,
     rows_times,
     rows_transposed,
@@ -131,26 +131,29 @@ def projection(bound: Bound, visited: Bound, joints: Bound, b: Array, slope: Arr
     machine, site, step = bound.borrowed, visited.borrowed, joints.borrowed
     terms, m = site.terms, site.v.shape[0]
     u = m - b.shape[0]
-    J, M = terms.J, terms.M
-    if not machine.projects or J.shape[0] == 0:
+    if not machine.projects or terms.J.shape[0] == 0:
         return slope, NO_ERRORS.copy()
-    W, v, moved, right = M[u:, u:].copy(), np.zeros(m), np.zeros(m), np.zeros(m)
-    base, _ = fit(J[:, :u].copy(), step.target - J[:, u:].copy() @ step.b)
-    away = step.b - b
-    v[:u], v[u:], moved[u:], right[u:] = base, step.b, away, -(W @ away)
-    multiplier, wrong = fit(np.ascontiguousarray(J.T), right)
-    H, g = np.zeros((m, m)), -rows_transposed(terms, multiplier)
-    H[u:, u:] = W
-    weighted, inertia = W @ slope, inertia_times(site.motion.tree, moved)
-    for j in range(u, m):
-        g[j] += weighted[j - u]
-        for k in range(m):
-            g[j, site.at.q + k] -= inertia[j, k]
-    e = d - rows_times(terms, v)
-    out = optimum(H, J, g, e)
-    if not np.abs(away).max() > 1e-6 * np.abs(b).max():
-        wrong = 0.0
-    return out[u:].copy(), np.maximum(errors(terms.ends, J @ out - e, e), wrong)
+    J_base, J, away = np.ascontiguousarray(terms.J[:, :u].T), terms.J[:, u:].copy(), step.b - b
+    L = np.linalg.cholesky(terms.M[u:, u:].copy())
+    unwhiten = np.ascontiguousarray(np.linalg.solve(L, np.eye(m - u)).T)
+    # the base moves as it likes: only rows of J across its columns constrain the joints
+    lifts, across = pseudo_inverse(J_base, RANK * column_length(J_base))
+    rows = np.ascontiguousarray(across.T) @ J
+    held = rows @ unwhiten
+    inverse, _ = pseudo_inverse(held, RANK * column_length(held))
+    v, moved, pulled = np.zeros(m), np.zeros(m), -(np.ascontiguousarray(L.T) @ away)
+    v[:u], v[u:], moved[u:] = np.ascontiguousarray(lifts.T) @ (step.target - J @ step.b), step.b, away
+    shares = np.ascontiguousarray(inverse.T) @ pulled
+    turned = rows_transposed(terms, across @ shares)[:, :m].copy()
+    pull = inertia_times(site.motion.tree, moved)[u:] + turned[u:] - np.ascontiguousarray(J.T) @ (lifts @ turned[:u])
+    out, e = slope.copy(), d - rows_times(terms, v)
+    out[:, :m] -= unwhiten @ (np.ascontiguousarray(unwhiten.T) @ pull)
+    needed = np.ascontiguousarray(across.T) @ e
+    out += (unwhiten @ inverse) @ (needed - rows @ out)
+    wrong = 0.0
+    if np.abs(away).max() > 1e-6 * np.abs(b).max():
+        wrong = np.abs(np.ascontiguousarray(held.T) @ shares - pulled).max() / np.abs(pulled).max()
+    return out, np.maximum(errors(terms.ends, rows @ out - needed, e), wrong)
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -261,10 +264,13 @@ def held_slope(bound: Bound, visited: Bound, joints: Bound) -> tuple[Array, Arra
         if not square > 0.0:
             continue
         for j in range(a):
+            if not site.terms.moves[r % n, u + j]:
+                continue
             through = J[r, u + j] / (n * square)
             inertia[j] += J[r, u + j] * through
+            shrinks = through * J[r, u + j] / square
             for k in range(m):
-                grows[j, k] += through * (2.0 * site.terms.slopes[r, u + j, k] - J[r, u + j] * changes[r, k] / square)
+                grows[j, k] += 2.0 * through * site.terms.slopes[r, u + j, k] - shrinks * changes[r, k]
     for j in range(a):
         _, error = joint_error(machine.terms, inputs, j)
         factor = h * share**3 * kp[j]

@@ -263,28 +263,29 @@ def fit(A: Array, right: Array) -> tuple[Array, float]:
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def optimum(H: Array, A: Array, g: Array, e: Array) -> Array:
-    """Return x of ``H x + Aᵀλ = g``, ``A x = e``; rows of A may be dependent.
+def optimum(H: Array, A: Array) -> tuple[Array, Array]:
+    """Return the matrices S and E of the solution ``x = S g + E e`` of ``H x + Aᵀλ = g``, ``A x = e``.
 
     Args:
         H: Positive semidefinite, shape (d, d).
-        A: Rows, shape (r, d).
-        g: Shape (d, P).
-        e: Shape (r, P).
+        A: Rows, which may be dependent, shape (r, d).
+
+    Returns:
+        S, shape (d, d), and E, shape (d, r).
     """
     d, largest = H.shape[0], 0.0
-    x, ways = np.zeros((d, g.shape[1])), np.eye(d)
+    S, E, ways = np.zeros((d, d)), np.zeros((d, A.shape[0])), np.eye(d)
     if d == 0:
-        return x
+        return S, E
     if A.shape[0] > 0:
-        inverse, ways = pseudo_inverse(A, RANK * column_length(A))
-        x = inverse @ e
+        E, ways = pseudo_inverse(A, RANK * column_length(A))
     if ways.shape[1] == 0:
-        return x
+        return S, E
     for i in range(d):
         for j in range(d):
             largest = max(largest, abs(H[i, j]))
     back = np.ascontiguousarray(ways.T)
     # the ridge of stage II is 1e-8 of the torques; without a cost a direction stays zero
     inverse, _ = pseudo_inverse(back @ H @ ways, 1e-14 * largest)
-    return x + ways @ (inverse @ (back @ (g - H @ x)))
+    S = ways @ (inverse @ back)
+    return S, E - S @ (H @ E)

@@ -321,28 +321,34 @@ def share(terms: Terms, goal: Goal, v_plus: Array, p: Array) -> Shared:
     at = _conditions(J, goal, s)
     B, B_mu, owner = at.faces.B, at.faces.B_mu, at.faces.owner
     B_T = np.ascontiguousarray(B.T)
-    turned, twisted = np.zeros((f.shape[0], ends[-1])), np.zeros((owner.shape[0], ends[-1]))
+    # changes of the faces, by friction
+    turned, twisted = np.zeros((f.shape[0], ends[-1] - ends[-2])), np.zeros((owner.shape[0], ends[-1] - ends[-2]))
     for k in range(owner.shape[0]):
-        column = ends[-2] + owner[k]
         for r in range(f.shape[0]):
-            turned[r, column] += B_mu[r, k] * at.faces.shares[k]
-            twisted[k, column] += B_mu[r, k] * at.gradient[r]
+            turned[r, owner[k]] += B_mu[r, k] * at.faces.shares[k]
+            twisted[k, owner[k]] += B_mu[r, k] * at.gradient[r]
     pushed = rows_transposed(terms, f)
     ds = (p - pushed)[fixed]  # of s at constant f
     stiff = J_fixed @ J_across + np.diag(at.ridge)
-    unit = (at.ridge * f / goal.typical).reshape(-1, 1) * goal.typical_slope
-    g = J_fixed @ (ds - goal.slope) - rows_times(terms, at.z) - unit
+    g = J_fixed @ (ds - goal.slope) - rows_times(terms, at.z)
+    g -= (at.ridge * f / goal.typical).reshape(-1, 1) * goal.typical_slope
     J_keeps = np.ascontiguousarray(J[:, at.keeps].T)
     e = np.zeros((at.keeps.shape[0], ends[-1]))
     e[: free.shape[0]] = (p - pushed)[free]
     for k in range(at.bounded.shape[0]):
         j = at.bounded[k]
         e[free.shape[0] + k] = ds[j] - (goal.most_slope[j] if at.above[j] else goal.least_slope[j])
-    A, e = J_keeps @ B, e - J_keeps @ turned
-    xi = optimum(B_T @ stiff @ B, A, B_T @ (g - stiff @ turned) - twisted, e)
+    mu = ends[-2]
+    g[:, mu:] -= stiff @ turned
+    e[:, mu:] -= J_keeps @ turned
+    A = J_keeps @ B
+    S, E = optimum(B_T @ stiff @ B, A)
+    xi = (S @ B_T) @ g + E @ e
+    xi[:, mu:] -= S @ twisted
+    slope = B @ xi
+    slope[:, mu:] += turned
     # without a foot on the ground e is rounding, and only the motor impulses in p have a size
-    error = np.maximum(errors(ends, A @ xi - e, np.vstack((e, p))), at.error)
-    return Shared(B @ xi + turned, error, at)
+    return Shared(slope, np.maximum(errors(ends, A @ xi - e, np.vstack((e, p))), at.error), at)
 
 
 def smallest_multiplier(J: Array, cone: Integers, mu: Array, at: Optimum) -> float:

@@ -9,7 +9,17 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from idcontrol.controllers.gradient.equations import Terms, errors, fit, least_squares, rows_times, rows_transposed
+from idcontrol.controllers.gradient.equations import (
+    RANK,
+    Terms,
+    column_length,
+    errors,
+    fit,
+    least_squares,
+    pseudo_inverse,
+    rows_times,
+    rows_transposed,
+)
 from idcontrol.kernels.jit import njit
 from idcontrol.models.distribution import CIRCLE, DISSIPATION
 from idcontrol.types import Array, Booleans, Integers
@@ -266,6 +276,53 @@ class Moved(NamedTuple):
     error: Array
 
 
+class Linear(NamedTuple):
+    """Coefficients of the motion's linear equations, for k whitened velocities and d directions of impulses.
+
+    Attributes:
+        X: Whitened velocities per impulse of the contacts, shape (k, 3 n).
+        pushes: ``X B``, shape (k, d).
+        gives: ``D B``, shape (3 n, d).
+        roles: The roles of the contacts.
+    """
+
+    X: Array
+    pushes: Array
+    gives: Array
+    roles: Roles
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def saddle(of: Linear, right: Array, bends: bool) -> tuple[Array, Array]:
+    """Return the shortest least-squares solution of the motion's equations, and left minus right sides.
+
+    The equations are ``x + X C Xᵀ x - X B ξ = right[:k]`` and ``R Xᵀ x + R D B ξ = right[k:]``; rows of the solution
+    are x and ξ. If R = Bᵀ, and D and C are zero, x is known along the range of ``X B`` and equals the right side across
+    it, so the pseudo-inverse of this small matrix solves the equations.
+
+    Args:
+        of: Coefficients.
+        right: Right sides, shape (k + rows of R, P).
+        bends: True if D or C is not zero.
+    """
+    X, pushes, gives, roles = of
+    (k, count), R, X_T = pushes.shape, roles.R, np.ascontiguousarray(X.T)
+    z = np.zeros((k + count, right.shape[1]))
+    if bends or R.shape[0] != count or (R != roles.B.T).any():
+        A = np.zeros((k + R.shape[0], k + count))
+        A[:k, :k], A[:k, k:] = np.eye(k) + X @ roles.C @ X_T, -pushes
+        A[k:, :k], A[k:, k:] = R @ X_T, R @ gives
+        z[:] = least_squares(A, right)
+        return z, A @ z - right
+    inverse, _ = pseudo_inverse(pushes, RANK * column_length(pushes))
+    lift = np.ascontiguousarray(inverse.T) @ right[k:]
+    z[k:] = inverse @ (lift - right[:k])
+    z[:k] = right[:k] + pushes @ z[k:]
+    missed = np.zeros_like(right)
+    missed[k:] = np.ascontiguousarray(pushes.T) @ z[:k] - right[k:]
+    return z, missed
+
+
 @njit(cache=True, error_model="numpy")
 def motion(terms: Terms, law: int, at: Motion, sources: Sources) -> Moved:
     """Return the motion and its derivative.
@@ -282,15 +339,16 @@ def motion(terms: Terms, law: int, at: Motion, sources: Sources) -> Moved:
         units[i % n] = max(units[i % n], abs(at.rest[i]) + abs(u[i] - at.rest[i]))
     roles = contact_roles(law, u, at.f, units, at.mu, yields)
     B, R, J_free, J_fixed = roles.B, roles.R, J[:, at.free].copy(), J[:, at.fixed].copy()
+    # the unknown velocities in units in which their inertia is one
     L = np.linalg.cholesky(M[at.free][:, at.free].copy())
-    X = np.linalg.solve(L, np.ascontiguousarray(J_free.T))
-    need = np.linalg.solve(L, (M @ at.v_plus + at.kappa)[at.free])
+    whiten = np.linalg.solve(L, np.eye(k))
+    X, need = whiten @ np.ascontiguousarray(J_free.T), whiten @ (M @ at.v_plus + at.kappa)[at.free]
+    pushes = X @ B
     if yields:
         xi, wrong = fit(B, at.f)[0], 0.0
     else:
-        xi, wrong = fit(X @ B, need)
-        scale = max(_largest(np.linalg.solve(L, at.kappa[at.free])), 1e-300)
-        wrong *= _largest(need) / scale
+        xi, wrong = fit(pushes, need)
+        wrong *= _largest(need) / max(_largest(whiten @ at.kappa[at.free]), 1e-300)
     y = B @ xi
     turned, held = np.zeros((3 * n, terms.ends[-1])), np.zeros((R.shape[0], terms.ends[-1]))
     for j in range(xi.shape[0]):
@@ -300,17 +358,19 @@ def motion(terms: Terms, law: int, at: Motion, sources: Sources) -> Moved:
             held[j, column] += roles.R_mu[j, r] * (u[r] + D[r] * y[r])
     du = J_fixed @ sources.b + rows_times(terms, at.v_plus) - sources.d
     softer = sources.yielding.slope * y.reshape(-1, 1) + D.reshape(-1, 1) * turned
-    first = (rows_transposed(terms, y) - sources.p)[at.free]
-    first += np.ascontiguousarray(J_free.T) @ (turned - roles.C @ du) - M[at.free][:, at.fixed].copy() @ sources.b
-    A, X_T = np.zeros((k + R.shape[0], k + B.shape[1])), np.ascontiguousarray(X.T)
-    A[:k, :k], A[:k, k:] = np.eye(k) + X @ roles.C @ X_T, -X @ B
-    A[k:, :k], A[k:, k:] = R @ X_T, R @ (D.reshape(-1, 1) * B)
-    right = np.vstack((np.linalg.solve(L, first), -R @ (du + softer) - held))
-    z = least_squares(A, right)
+    first = (rows_transposed(terms, y) - sources.p)[at.free] - M[at.free][:, at.fixed].copy() @ sources.b
+    bent, curved = turned, bool(roles.C.any())
+    if curved:
+        bent = turned - roles.C @ du
+    first += np.ascontiguousarray(J_free.T) @ bent
+    right = np.vstack((whiten @ first, -R @ (du + softer) - held))
+    z, missed = saddle(Linear(X, pushes, D.reshape(-1, 1) * B, roles), right, yields or curved)
     slope = np.zeros((M.shape[0], terms.ends[-1]))
-    slope[at.free], slope[at.fixed] = np.linalg.solve(np.ascontiguousarray(L.T), z[:k]), sources.b
-    y_slope = B @ z[k:] + turned - roles.C @ (J_free @ slope[at.free] + du)
-    error = np.maximum(errors(terms.ends, A @ z - right, right), wrong)
+    slope[at.free], slope[at.fixed] = np.ascontiguousarray(whiten.T) @ z[:k], sources.b
+    y_slope = B @ z[k:] + bent
+    if curved:
+        y_slope -= roles.C @ (J_free @ slope[at.free])
+    error = np.maximum(errors(terms.ends, missed, right), wrong)
     return Moved(at.v_plus, slope, M @ slope + sources.p, y, y_slope, roles, error)
 
 

@@ -86,7 +86,7 @@ class Linearization:
             of the columns is then a derivative, with respect to the friction of all contacts together.
         slopes: Derivative of each output, with one column per variable of the step.
         sizes: Number of entries of each parameter.
-        parts: How each parameter acts through the variables.
+        parts: Returns how a parameter acts through the variables, by its name.
     """
 
     identity: Integers
@@ -100,7 +100,7 @@ class Linearization:
     error: Mapping[str, float]
     slopes: Mapping[str, Array]
     sizes: Mapping[str, int]
-    parts: Mapping[str, tuple[Part, ...]]
+    parts: Callable[[str], tuple[Part, ...]]
 
     @property
     def margin(self) -> Margin:
@@ -127,11 +127,13 @@ class Linearization:
             raise UnknownName("output", of, self.slopes)
         if by not in self.sizes:
             raise UnknownName("parameter", by, self.sizes)
-        slope = self.slopes[of]
+        slope, parts = self.slopes[of], self.parts(by)
+        if len(parts) == 1 and isinstance(parts[0].columns, np.ndarray):
+            return parts[0].factor * slope[:, parts[0].columns]
         out = np.zeros((slope.shape[0], self.sizes[by]))
-        for first, columns, factor in self.parts[by]:
-            part = slope[:, columns]
-            out[:, first : first + part.shape[1]] += factor * part
+        for first, columns, factor in parts:
+            part = factor * slope[:, columns]
+            out[:, first : first + part.shape[1]] += part
         return out
 
     def jvp(self, **directions: Array) -> dict[str, Array]:
@@ -179,8 +181,8 @@ class Linearization:
                     raise UnknownName("output", of, self.slopes)
                 gradient += _shaped(f"the gradient by {of}", gradient_of, output.shape).ravel() @ self.slopes[of]
         out = {by: np.zeros(size) for by, size in self.sizes.items()}
-        for by, parts in self.parts.items():
-            for first, columns, factor in parts:
+        for by in out:
+            for first, columns, factor in self.parts(by):
                 part = factor * gradient[columns]
                 out[by][first : first + part.size] += part
         return out

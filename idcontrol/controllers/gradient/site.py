@@ -156,6 +156,8 @@ def square_slopes(visited: Bound, solved: Bound) -> Array:
     for k in range(free.shape[0]):
         Y[:, free[k]] = responses[k]
     for r in range(rows):
-        for k in range(m):
-            out[r] += 2.0 * Y[r, k] * site.terms.slopes[r, k]
+        for k in free:
+            if site.terms.moves[r % site.terms.moves.shape[0], k]:
+                for o in range(m):
+                    out[r, o] += 2.0 * Y[r, k] * site.terms.slopes[r, k, o]
     return out - energies(site.motion.tree, Y)

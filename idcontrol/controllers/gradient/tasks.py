@@ -286,7 +286,8 @@ def task_demand(bound: Bound, visited: Bound, joints: Bound) -> Wanted:
         if contact >= 0:
             g[m + contact, at.mu + contact] -= (1.0 - INSIDE) * multipliers[row]
     e = equations.slope + equations.z @ (rows_transposed(site.terms, unit * x[m:]) - change)
-    slope = optimum(H, equations.C, g, e)
+    S, E = optimum(H, equations.C)
+    slope = S @ g + E @ e
     b = h * slope[u:m]
     for j in range(m - u):
         b[j, at.v + u + j] += 1.0
