@@ -306,14 +306,19 @@ def _moved(steps: Array, stands: Booleans) -> float:
 
 def _landings(scene: WholeBodyScene, walk: Walk, arrays: Mapping[str, Array]) -> list[Finding]:
     """Count touchdowns and new plans; measure the errors of the footholds and the heights of the swings."""
-    asked, lasts = scene.config.walk.double_s, walk.walk.double_s
-    slower = f"walk.double_s is {asked:g} s; friction {scene.mu_controller:.3g} is too low for it"
+    asked, used = scene.config.walk, walk.walk
+    low = f"friction {scene.mu_controller:.3g} is too low for it"
+    slower = (
+        ("single_max_s", used.single_s, f"walk.single_s is {asked.single_s:g} s", used.single_s > asked.single_s),
+        ("double_max_s", used.double_s, f"walk.double_s is {asked.double_s:g} s", used.double_s > asked.double_s),
+        ("turn_rad", used.turn_rad, f"walk.turn_rad is {asked.turn_rad:g} rad", used.turn_rad != asked.turn_rad),
+    )
     landings, swings = walk.landings, arrays["stance"] < 0.5
     way = arrays["feet"][-1].mean(axis=0) - arrays["feet"][0].mean(axis=0)
     return [
         Finding("touchdowns", len(landings), holds=len(landings) == sum(len(step.feet) for step in walk.steps)),
         Finding("replans", walk.caught),
-        *([Finding("double_max_s", lasts, note=slower)] if lasts > asked else []),
+        *(Finding(key, value, note=f"{what}; {low}") for key, value, what, changed in slower if changed),
         Finding("distance_m", float(np.hypot(*way[:2]))),
         Finding("landing_late_max_s", max((abs(one.late_s) for one in landings), default=None)),
         Finding("landing_off_max_m", max((one.off_m for one in landings), default=None)),

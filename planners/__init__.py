@@ -16,6 +16,7 @@ Each file has one concept, from timing through places to joints:
 For machines under whole-body tasks:
 
     dcm        footsteps, and a motion of the centre of mass that standing feet can carry
+    turning    yaw moments of a walk, and the friction that they need
     capture    steps that catch a pushed machine
     route      footsteps along a route
 

@@ -28,8 +28,12 @@ SETTLE_S: Final = 1.5
 """Time after the last load transfer in which the centre of mass approaches the middle of the soles [s]."""
 FRICTION_SHARE: Final = 0.8
 """Share of the friction that a plan uses; the rest is for the forces and moments of swinging legs."""
+TURNING_SHARE: Final = 0.95
+"""Share of the friction that a plan uses with the yaw moments of base and swinging legs."""
+SAMPLED: Final = tuple(np.linspace(0.05, 0.95, 13).tolist())
+"""Phases of a swing at which its yaw moment is compared with the friction."""
 LONGEST_S: Final = 10.0
-"""Longest shift of load between steps of a walk on low friction [s]."""
+"""Longest shift of load, and longest swing, of a walk on low friction [s]."""
 
 
 class Steps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -43,8 +47,8 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         length_m: Forward step length, measured at the middle of the feet; for a biped, the distance by which one foot
             lands in front of the other.
         sideways_m: Sideways step length, positive to the left.
-        turn_rad: Turn of each step, positive to the left.
-        single_s: Time of single support.
+        turn_rad: Turn of each step, positive to the left; less where friction could not support it.
+        single_s: Time of single support; longer where friction could not support the yaw moment otherwise.
         double_s: Time of double support between steps; longer where friction could not support the motion otherwise.
         height_m: Height of a swing.
         touchdown_m_s: Downward speed of a foot at touchdown.
@@ -79,6 +83,23 @@ class Footstep(NamedTuple):
     lift_s: float
     land_s: float
     places: Array
+
+
+class Twist(NamedTuple):
+    """Yaw moment of a step on low friction, per mass of the machine.
+
+    Attributes:
+        swing: Factor of the second derivative of the minimum-jerk profile of the swing [m²].
+        lift: Factor of the second derivative of the profile of a foot's height, relative to its maximum [m²].
+        spread: Ways in which the k contact points of the standing feet can share a yaw moment: horizontal forces
+            relative to the load of a point, for a moment of 1 per weight, shape (c, k, 2) [1/m].
+        tips: True if the contact points are on a line, over which the machine tips during a long swing.
+    """
+
+    swing: float
+    lift: float
+    spread: Array
+    tips: bool
 
 
 class Motion(NamedTuple):
@@ -206,11 +227,15 @@ def dcm_plan(times: Array, zmp: Array, omega: float, com: Array, dcm: Array, fre
     return DcmPlan(omega, times, np.append(times[1:], np.inf), moved, slope, growing, fading)
 
 
-def slowed(times: Array, zmp: Array, omega: float, com: Array, mu: float, norm: int = 2) -> Array:
-    """Return times of the knots at which the motion uses at most `FRICTION_SHARE` of the friction.
+def slowed(
+    times: Array, zmp: Array, omega: float, com: Array, mu: float, norm: int = 2, twists: Sequence[Twist] = ()
+) -> Array:
+    """Return times of the knots at which the motion is within friction.
 
-    Single support keeps its duration. The shifts of load before, between and after the steps last longer where the
-    acceleration of the centre of mass is too large. A motion within the limit keeps its times.
+    The acceleration of the centre of mass uses at most `FRICTION_SHARE` of the friction; together with the yaw moment
+    of a swing, at most `TURNING_SHARE`. Where the acceleration is too large, the shifts of load before, between and
+    after the steps last longer. Where the yaw moment is too large, the swing lasts longer, except if the machine would
+    tip meanwhile (`Twist.tips`). A motion within the limits keeps its times.
 
     Args:
         times: Times of the knots (`zmp_knots`), shape (k,) [s].
@@ -219,25 +244,53 @@ def slowed(times: Array, zmp: Array, omega: float, com: Array, mu: float, norm: 
         com: Centre of mass at the start, where it rests, shape (2,) [m].
         mu: Friction coefficient.
         norm: Order of the norm of horizontal forces: 2 for circular friction cones, 1 for pyramids (|f_x| + |f_y|).
+        twists: Yaw moments of the steps (`idcontrol.planners.turning.twists`); empty to ignore them.
 
     Raises:
-        InputError: A shift of load would take longer than `LONGEST_S`.
+        InputError: A shift of load or a swing would take longer than `LONGEST_S`.
     """
-    limit = FRICTION_SHARE * mu * GRAVITY
+    limit, most = FRICTION_SHARE * mu * GRAVITY, TURNING_SHARE * mu * GRAVITY
     while True:
         plan = dcm_plan(times, zmp, omega, com, com)
         # each component obeys ä = ω²a between knots, so its magnitude is convex, and greatest at a knot
         needs = np.array([np.linalg.norm(com_at(plan, t).acceleration, norm) for t in times])
-        if needs.max() <= limit:
-            return times
         lasts = np.diff(times)
-        # the acceleration decreases more slowly than 1/duration; the last percent is added to end
-        lasts[1::2] *= np.maximum(1.0, 1.01 * np.maximum(needs[:-1], needs[1:])[1::2] / max(limit, 1e-9))
-        if lasts[1::2].max() > LONGEST_S:
+        if needs.max() > limit:
+            # the acceleration decreases more slowly than 1/duration; the last percent is added to end
+            lasts[1::2] *= np.maximum(1.0, 1.01 * np.maximum(needs[:-1], needs[1:])[1::2] / max(limit, 1e-9))
+        else:
+            turns = turning_needs(plan, times, twists, norm) * [not twist.tips for twist in twists]
+            if turns.max(initial=0.0) <= most:
+                return times
+            # the yaw moment decreases with the square of the duration, the acceleration does not
+            lasts[2::2] *= np.maximum(1.0, 1.01 * np.sqrt(turns / most))
+        if lasts[lasts > np.diff(times)].max() > LONGEST_S:
             raise InputError(
-                f"friction {mu:g} is too low to walk: a shift of load takes over {LONGEST_S:g} s; raise mu"
+                f"friction {mu:g} is too low to walk: a shift of load or a swing takes over {LONGEST_S:g} s; raise mu"
             )
         times = np.append(times[0], times[0] + np.cumsum(lasts))
+
+
+def turning_needs(plan: DcmPlan, times: Array, twists: Sequence[Twist], norm: int = 2) -> Array:
+    """Return the largest horizontal force on a contact point in each swing, relative to its load / g [m/s²].
+
+    Args:
+        plan: The motion of the centre of mass.
+        times: Times of its knots (`zmp_knots`), shape (k,) [s].
+        twists: Yaw moments of the n steps, or none.
+        norm: Order of the norm of horizontal forces (`slowed`).
+
+    Returns:
+        The forces, shape (n,); zero where a single contact point stands, which resists no yaw moment.
+    """
+    out = np.zeros(len(twists))
+    for k, (lift, land, twist) in enumerate(zip(times[2:-1:2], times[3:-1:2], twists, strict=False)):
+        for s in SAMPLED if len(twist.spread) else ():
+            moment = (twist.swing * smooth(s)[2] + 64.0 * twist.lift * _rise(s)[2]) / (land - lift) ** 2
+            mean = com_at(plan, lift + s * (land - lift)).acceleration
+            forces = np.linalg.norm(mean + moment * twist.spread, norm, axis=2)
+            out[k] = max(out[k], float(forces.max(axis=1).min()))
+    return out
 
 
 def retimed(steps: Sequence[Footstep], times: Array) -> list[Footstep]:
@@ -307,14 +360,22 @@ def swing_height(steps: Steps, step: Footstep, t: float) -> tuple[float, float, 
     if s >= 1.0:
         return -v * (t - step.land_s), -v, 0.0
     up, down = 64.0 * steps.height_m, v * T  # derivatives of s³(1-s)³, whose maximum is 1/64, and of s³(1-s)(4-3s)
-    rise, landing = s**3 * (1.0 - s) ** 3, s**3 * (1.0 - s) * (4.0 - 3.0 * s)
-    d_rise = 3.0 * s**2 * (1.0 - s) ** 2 * (1.0 - 2.0 * s)
-    dd_rise = 6.0 * s * (1.0 - s) * (1.0 - 5.0 * s + 5.0 * s**2)
+    rise, d_rise, dd_rise = _rise(s)
+    landing = s**3 * (1.0 - s) * (4.0 - 3.0 * s)
     d_landing, dd_landing = s**2 * (12.0 - 28.0 * s + 15.0 * s**2), s * (24.0 - 84.0 * s + 60.0 * s**2)
     return (
         up * rise + down * landing,
         (up * d_rise + down * d_landing) / T,
         (up * dd_rise + down * dd_landing) / T**2,
+    )
+
+
+def _rise(s: float) -> tuple[float, float, float]:
+    """Return s³(1-s)³ and its first two derivatives; the maximum is 1/64."""
+    return (
+        s**3 * (1.0 - s) ** 3,
+        3.0 * s**2 * (1.0 - s) ** 2 * (1.0 - 2.0 * s),
+        6.0 * s * (1.0 - s) * (1.0 - 5.0 * s + 5.0 * s**2),
     )
 
 

@@ -16,6 +16,7 @@ from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.planners import dcm
 from idcontrol.planners.dcm import Steps
+from idcontrol.planners.turning import YawInertia
 from idcontrol.tasks import CoM, Force, Frame, Posture, Task
 from idcontrol.types import Array, Booleans, ContactForces, Reference, State
 
@@ -200,6 +201,27 @@ class Body:
         """Return the horizontal positions of the corners of some feet in configuration `q`, shape (k, 2) [m]."""
         places = self.places(q)
         return np.vstack([[places[self.feet[i].frame].act(at)[:2] for at in self._corners[i]] for i in feet])
+
+    def yaw_inertia(self) -> YawInertia:
+        """Return the yaw inertia of base and feet in the home pose."""
+        model, data, q = self.system.model, self.system.scratch, self.home.q
+        spin = pin.computeCentroidalMap(model, data, q)[5].copy()
+        pin.computeJointJacobians(model, data, q)
+        places, com = self.places(q), data.com[0][:2].copy()
+        swing, base, corners = [], float(spin[5]), []
+        for i, task in enumerate(self.feet):
+            place, centre = places[task.frame], self.centre[i]
+            frame, joint = self._index[task.frame], model.frames[self._index[task.frame]].parentJoint
+            columns = [model.joints[int(j)].idx_v for j in model.supports[joint] if j > 1]
+            jacobian = pin.getFrameJacobian(model, data, frame, pin.LOCAL_WORLD_ALIGNED)[:, columns]
+            jacobian[:3] -= pin.skew(place.rotation @ centre) @ jacobian[3:]
+            rows = jacobian if task.kind == "pose" else jacobian[:3]
+            moved = spin[columns] @ np.linalg.pinv(rows)
+            swing.append([*moved[:3], moved[5] if task.kind == "pose" else 0.0])
+            at = place.act(centre)[:2]
+            base -= float(np.array(swing[-1]) @ np.array([com[1] - at[1], at[0] - com[0], 0.0, 1.0]))
+            corners.append(self.corners(q, [i]) - at)
+        return YawInertia(self.system.mass, base, np.array(swing), corners)
 
     def moving_com(self, state: State) -> dcm.Motion:
         """Return the horizontal position and velocity of the centre of mass; the acceleration is set to zero.

@@ -13,7 +13,7 @@ from scipy.interpolate import CubicSpline
 
 from idcontrol.config.configuration import Positive
 from idcontrol.dynamics.system import position_limits
-from idcontrol.planners import capture, dcm, route
+from idcontrol.planners import capture, dcm, route, turning
 from idcontrol.planners.dcm import Steps
 from idcontrol.scenes.body import Body, turned
 from idcontrol.types import TOUCHING_N, Array, Reference, State
@@ -36,6 +36,10 @@ ARMS_HZ: Final = (0.2, 0.6)
 """Lowest and highest frequency of random motions of arms [Hz]."""
 ARMS_RAMP_S: Final = 2.0
 """Time in which random motions of arms build up [s]."""
+LESS: Final = 0.9
+"""Factor by which the turn of each step shrinks until friction suffices for it."""
+LEAST_RAD: Final = 0.005
+"""A smaller turn of a step shrinks to zero [rad]."""
 BESIDE_M: Final = 0.02
 """If a foot stands farther than this from its place beside the other feet, one more step is taken [m]."""
 
@@ -150,7 +154,7 @@ class Walk:
     more step if its feet are not beside each other. Along a route, the steps are placed anew at each liftoff.
 
     Attributes:
-        walk: The walk; its double support is as long as the longest shift of load of the first plan.
+        walk: The walk, with the turn of the first plan and its longest times of single and double support.
         steps: The steps; more are added as they are needed.
         plan: The horizontal motion of the centre of mass.
         landings: The touchdowns so far.
@@ -188,22 +192,11 @@ class Walk:
         self._body, self._home = body, body.places(body.home.q)
         self._feet, self._groups = body.centres(body.home.q), body.groups(walk)
         self._route = way
-        if way is None:
-            self.steps = dcm.footsteps(walk, self._feet, self._groups, begin_s)
-        else:
-            self.steps = route.footsteps(way, walk, self._feet, self._feet, self._groups, begin_s)
-        shift = min(walk.double_s, 0.5 * begin_s)
-        knots, zmp = dcm.zmp_knots(self.steps, self._feet, shift, 0.0)
-        *zmp[0], height = start = body.system.com(body.home.q)
-        self._heights, self._lowered_s = (np.array(height), np.array(height - lower_m)), begin_s - shift
-        self._begin_s = begin_s
-        omega = float(np.sqrt(dcm.GRAVITY / self._heights[1]))
-        times = dcm.slowed(knots, zmp, omega, start[:2], mu, norm) if self.steps else knots
-        if times is not knots:
-            self.steps = dcm.retimed(self.steps, times)
-            walk = msgspec.structs.replace(walk, double_s=float(np.diff(times)[1::2].max()))
-        self.walk = walk
-        self.plan = dcm.dcm_plan(times, zmp, omega, start[:2], start[:2])
+        *_, height = start = body.system.com(body.home.q)
+        self._heights, self._begin_s = (np.array(height), np.array(height - lower_m)), begin_s
+        self._lowered_s = begin_s - min(walk.double_s, 0.5 * begin_s)
+        self.walk, self.steps, self.plan = self._planned(walk, start[:2], mu, norm)
+        times = self.plan.begin
         self.end_s = (float(times[-1]) if way is None else float(way.times[-1]) + ROUTE_ENDS_S) + dcm.SETTLE_S
         self.landings: list[Landing] = []
         self.caught = 0
@@ -213,6 +206,39 @@ class Walk:
         self._apart = min(capture.APART, 2.0 * width / distance) if width > 0.0 else capture.APART
         self._stood, self._passed = self._feet.copy(), 0
         self._done, self._starts, self._ways = 0, dict[int, Any](), dict[int, tuple[float, dcm.Motion]]()
+
+    def _planned(self, walk: Steps, com: Array, mu: float, norm: int) -> tuple[Steps, list[dcm.Footstep], dcm.DcmPlan]:
+        """Return a walk within friction, its steps, and its motion from rest at the centre of mass `com`, shape (2,).
+
+        If the machine would tip during a longer swing, it turns less instead.
+        """
+        omega, inertia = float(np.sqrt(dcm.GRAVITY / self._heights[1])), self._body.yaw_inertia()
+        while True:
+            way, feet, groups, begin_s = self._route, self._feet, self._groups, self._begin_s
+            if way is None:
+                steps = dcm.footsteps(walk, feet, groups, begin_s)
+            else:
+                steps = route.footsteps(way, walk, feet, feet, groups, begin_s)
+            times, zmp = dcm.zmp_knots(steps, feet, min(walk.double_s, 0.5 * begin_s), 0.0)
+            zmp[0] = com
+            if not steps:
+                return walk, steps, dcm.dcm_plan(times, zmp, omega, com, com)
+            twists = turning.twists(steps, feet, walk.height_m, inertia)
+            slower = dcm.slowed(times, zmp, omega, com, mu, norm, twists)
+            plan = dcm.dcm_plan(slower, zmp, omega, com, com)
+            most = dcm.TURNING_SHARE * mu * dcm.GRAVITY
+            if walk.turn_rad == 0.0 or dcm.turning_needs(plan, slower, twists, norm).max() <= most:
+                break
+            less = LESS * walk.turn_rad if abs(walk.turn_rad) > LEAST_RAD else 0.0
+            walk = msgspec.structs.replace(walk, turn_rad=less)
+        if slower is times:
+            return walk, steps, plan
+        steps, lasts = dcm.retimed(steps, slower), np.diff(slower)
+        single_s = float(lasts[2::2].max())
+        if single_s < (1.0 + 1e-9) * walk.single_s:  # the same but for rounding
+            single_s = walk.single_s
+        walk = msgspec.structs.replace(walk, single_s=single_s, double_s=float(lasts[1::2].max()))
+        return walk, steps, plan
 
     def __call__(self, state: State) -> Reference:
         """Set all tasks for this instant; return `Body.reference`."""

@@ -415,6 +415,37 @@ def test_humanoid_walks_on_low_friction(tmp_path, robot):
     assert metrics["replans"] == 0
 
 
+def test_run_says_that_friction_limits_the_turn(tmp_path):
+    walk = msgspec.structs.replace(TROT.walk, length_m=0.0, turn_rad=0.15)
+    config = msgspec.structs.replace(TROT, mu=0.1, walk=walk, duration_s=0.05)
+    metrics = whole_body.walk.run(config, tmp_path / "run", lambda share: None)
+    assert 0.03 < metrics["turn_rad"] < 0.1
+    assert metrics["notes"]["turn_rad"] == "walk.turn_rad is 0.15 rad; friction 0.08 is too low for it"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("length", [0.0, 0.09])
+def test_quadruped_turns_on_low_friction(tmp_path, length):
+    walk = msgspec.structs.replace(TROT.walk, length_m=length, turn_rad=0.15)
+    metrics = run(tmp_path / "run", TROT, mu=0.1, walk=walk)
+    assert metrics["completed"]
+    assert metrics["touchdowns"] == 40
+    assert metrics["com_err_max_m"] < 5e-3
+    assert metrics["trunk_err_max_rad"] < 1e-3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("robot", ["talos", "g1"])
+def test_humanoid_turns_on_low_friction(tmp_path, robot):
+    walk = msgspec.structs.replace(WALK.walk, turn_rad=0.15)
+    metrics = run(tmp_path / "run", WALK, robot=robot, mu=0.1, walk=walk)
+    assert metrics["completed"]
+    assert metrics["com_err_rms_m"] < 2e-3
+    assert metrics["torque_jump_share_max"] < 0.1
+    assert metrics["slipped_m"] < 5e-3
+    assert metrics["replans"] == 0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("mu", [0.1, 0.15, 0.6])
 def test_quadruped_trots_on_tasks_alone(tmp_path, mu):
