@@ -187,7 +187,11 @@ def prepare(track: Track, cube: Cube) -> Toss | None:
 
 
 def undisturbed(corners: Array) -> int:
-    """Return the number of rows before the resting cube is picked up, or all rows, given corners (rows, 8, 3) [m]."""
+    """Return the number of rows before the resting cube is picked up; all rows if it never is.
+
+    Args:
+        corners: Measured positions of the corners, shape (rows, 8, 3) [m].
+    """
     still = np.linalg.norm(np.diff(corners, axis=0), axis=2).max(axis=1) < RESTING_M_S * PERIOD
     rests = np.convolve(still, np.ones(RESTING_ROWS), "valid") == RESTING_ROWS
     if len(still) < RESTING_ROWS or not rests.any():

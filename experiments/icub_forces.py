@@ -40,7 +40,7 @@ BEFORE_ROWS, AFTER_ROWS = 8, 32
 """Rows before and after a jump of the motion capture that are interpolated linearly."""
 
 ALIGN_HZ = 8.0
-"""Cut-off of the smoothing of both total forces, for the delay between them [Hz]."""
+"""Cut-off frequency at which both signals are smoothed to find the delay of the measured total force [Hz]."""
 LONGEST_DELAY = 10
 """Longest delay in the search [rows]."""
 

@@ -238,7 +238,7 @@ def compare(toss: Toss, pose: Array, cube: Cube) -> Errors:
 def fit(
     entry: Engine, tosses: Sequence[Toss], cube: Cube, config: Config, progress: Callable[[], None]
 ) -> dict[str, float]:
-    """Fit the parameters in ``entry.fitted`` to the corners' mean error over rows and tosses.
+    """Fit the parameters in ``entry.fitted``: minimize the mean error of the corners over rows and tosses.
 
     The method is Nelder and Mead's on the logarithms of the parameters: tosses are chaotic, so gradients are useless.
     The result is the best of at most ``config.evaluations`` evaluations; `progress` is called at each.

@@ -177,7 +177,10 @@ def _moved(
 
 
 def hurried(steps: list[Footstep], walk: Steps) -> list[Footstep]:
-    """Return the steps with the shortest swings from the second step on, and `STARTS_S` between them."""
+    """Return the steps, hurried from the second on.
+
+    A swing takes at most `SOONEST` times ``walk.single_s``, and begins at most `STARTS_S` after the previous landing.
+    """
     out, land_s = [steps[0]], steps[0].land_s
     for step in steps[1:]:
         lift_s = min(step.lift_s, land_s + STARTS_S)

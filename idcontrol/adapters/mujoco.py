@@ -55,9 +55,10 @@ class Bridge:
             model: The compiled model; it may contain more than the robot.
             robot: As returned by `idcontrol.robots.load`.
             joints: Names in `model` by names in the robot, for joints whose names differ.
-            feet: A site, geom or body of `model` for each foot of the robot file, by the foot's name. All contact
-                forces on the body of a site or geom count as forces on the foot. None uses sites, geoms and bodies with
-                the names of the feet or of their frames; if one is missing, no forces are sensed.
+            feet: A site, geom or body of `model` for each foot of the robot file, by the foot's name; a foot
+                without an entry uses the name of its frame. All contact forces on the body of a site or geom count as
+                forces on the foot. None uses sites, geoms and bodies with the names of the feet or of their frames; if
+                one is missing, no forces are sensed.
             other_masses: True to accept links with masses, centres of mass or inertias that differ from the robot file;
                 the controller still assumes the values of the robot file.
 

@@ -97,7 +97,7 @@ class Program:
         return task
 
     def _posture(self, weight: float) -> Any:
-        """Add the posture of all joints with this weight to the program: a task of TSID has one weight."""
+        """Add a posture task for the joints that have this weight; a task of TSID has a single weight."""
         wanted = self.asked["posture"]
         task = tsid.TaskJointPosture(f"posture{weight}", self.robot)
         task.setKp(np.array(wanted["kp"]))

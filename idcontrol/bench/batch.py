@@ -17,8 +17,7 @@ from idcontrol.types import Status
 ROBOTS = 1000
 BAR = Bar(of="us", bar=1e6 * ROBOTS / 80_000, goal=1e6 * ROBOTS / 200_000)
 """At least 80 000 control steps per second on two processors; the goal is 200 000. The bar is in microseconds, not in
-multiples of the floor: a call for a thousand robots leaves cold caches, in which the floor takes longer than in other
-sections."""
+multiples of the floor: a call for a thousand robots fills the caches, so the floor is slower than in other sections."""
 NAMES = ("id-coulomb-qp", "id-noslip-lcp")
 
 

@@ -61,9 +61,13 @@ def main() -> int:
 
 
 def show(page: Page, stage: Stage, rows: dict[str, Array], h: float) -> None:
-    """Show the last tick in `rows`, channels of n ticks by name, shape (n, ...); `h` is the loop's period [s].
+    """Show the last of n ticks, unless its configuration is not finite.
 
-    A tick whose configuration is not finite is not shown.
+    Args:
+        page: The page.
+        stage: Places the robot and the arrows of the forces.
+        rows: Channels of the ticks by name, shape (n, ...).
+        h: Period of the loop [s].
     """
     last = {name: values[-1] for name, values in rows.items()}
     if not np.isfinite(last["q"]).all():

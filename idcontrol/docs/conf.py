@@ -57,8 +57,8 @@ SECTION = re.compile(r"(Args|Attributes|Returns|Raises|Yields|Note|Example|Examp
 QUOTED = re.compile(r"(``.*?``|`.*?`)")
 BULLET = re.compile(r"^\s*(?:[*-] )?")
 TIGHT = re.compile(r"<mo(?: stretchy=\"false\">([/|])|[^>]*>(‖))</mo>")
-"""Signs that need no space around them. As operators, they would be drawn with space, and the first of a pair would be
-drawn raised."""
+"""The operators /, | and ‖ in MathML. By default, browsers draw them with space around them, and the first
+of a pair such as |x| raised."""
 
 FORWARD = re.compile(r"TypeAliasForwardRef\('(\w+)'\)")
 

@@ -53,9 +53,10 @@ def parameters_of(J: Array) -> Array:
 
 
 def physical(J: Array) -> Array:
-    """Return the pseudo-inertias `J` (k, 4, 4), with too small second moments about the mass centre raised.
+    """Return a copy of the pseudo-inertias `J` (k, 4, 4) in which no second moment about the mass centre is too small.
 
-    A moment is raised to at least `THINNEST` of the body's largest; all moments of a point mass are set by `POINT_M`.
+    Each moment is raised to at least `THINNEST` times the body's largest moment; all moments of a point mass are set by
+    `POINT_M`.
     """
     mass, first = J[:, 3, 3], J[:, :3, 3]
     shift = np.einsum("ki,kj->kij", first, first) / mass[:, None, None]

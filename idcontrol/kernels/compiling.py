@@ -15,7 +15,7 @@ from numba.core import event
 SAYS = "idcontrol: compiling"
 """Beginning of the announcement."""
 NOTICED_S = 1.0
-"""Shorter compilation is not announced [s of processor time]: many runs compile a few kernels."""
+"""Processor time of compilation after which it is announced [s]; many runs compile a few kernels in less time."""
 WORTH_S = 2.0
 """Shorter compilation needs no help [s of processor time]."""
 GRACE_S = 5.0

@@ -152,9 +152,9 @@ class Socket:
     ) -> None:
         """Add a target; fields as in `Target`.
 
-        Add the targets of a horizon in the order of their times: each target replaces all later ones. A target without
-        a time replaces all others. In the next tick the reference jumps to this target, holds it, and never becomes
-        stale.
+        Add the targets of a horizon in the order of their times: each target replaces all targets at the same or a
+        later time. A target without a time replaces all others. In the next tick the reference jumps to this target,
+        holds it, and never becomes stale.
 
         Raises:
             InputError: An array is unusable, or `t` is not after the last tick.

@@ -138,7 +138,10 @@ def _ended(outcomes: Sequence[RunOutcome]) -> list[RunOutcome]:
 
 
 def _which(outcome: RunOutcome, outcomes: Sequence[RunOutcome]) -> str:
-    """Return a run's controller, if varied, and its settings that at most half of the runs share; else its name."""
+    """Return the varied settings that tell a run from others: its controller, and values that few runs share.
+
+    At most half of the runs share such a value. A run without such settings is called by its name.
+    """
     settings = {
         key: outcome.setting(key)
         for key in varied_keys([o.row for o in outcomes])
