@@ -66,8 +66,9 @@ TROT: Final = WholeBodyConfig(
         double_s=0.05,
         height_m=0.06,
     ),
-    com_kp_1_s2=60.0,
+    com_kp_1_s2=200.0,
     foot_kp_1_s2=600.0,
+    trunk_kp_1_s2=400.0,
 )
 REACH: Final = WholeBodyConfig(reach=Reach(frame="gripper_left_base_link"), duration_s=4.0)
 WALL: Final = WholeBodyConfig(

@@ -447,9 +447,13 @@ def test_humanoid_turns_on_low_friction(tmp_path, robot):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mu", [0.1, 0.15, 0.6])
-def test_quadruped_trots_on_tasks_alone(tmp_path, mu):
-    metrics = run(tmp_path / "run", TROT, mu=mu)
+@pytest.mark.parametrize(
+    ("mu", "steps"),
+    [(0.1, {}), (0.15, {}), (0.6, {}), (0.1, {"sideways_m": 0.05}), (0.6, {"sideways_m": 0.05})],
+)
+def test_quadruped_trots_on_tasks_alone(tmp_path, mu, steps):
+    walk = msgspec.structs.replace(TROT.walk, length_m=0.0 if steps else 0.09, **steps)
+    metrics = run(tmp_path / "run", TROT, mu=mu, walk=walk)
     assert metrics["completed"]
     assert metrics["touchdowns"] == 40
     assert metrics["com_err_max_m"] < 5e-3
