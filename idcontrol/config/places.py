@@ -46,7 +46,7 @@ class Kind:
 
 
 class Setup(Protocol):
-    """The fields of a setup that are passed to a constructor with the arguments (robot, mu, rate)."""
+    """Setup of an object whose constructor may take (robot, mu, rate) instead; the fields are these arguments."""
 
     @property
     def robot(self) -> Any:

@@ -64,9 +64,10 @@ class _Compiled(CPUDispatcher):  # type: ignore[misc]  # numba has no types
         self._keep: Callable[[], None] | None = None
 
     def keep_later(self, suffix: str = "") -> None:
-        """Cache the function from its first compilation on, for its sources as they are at this call.
+        """Open the function's cache at its first compilation, but read the digest of its sources in this call.
 
-        To open the caches of all functions at once would take a quarter of the import; most are never compiled alone.
+        If every function opened its cache at import, this would take a quarter of the import. Most functions are only
+        compiled as parts of others.
 
         Args:
             suffix: Distinguishes functions of the same name.

@@ -186,10 +186,10 @@ def _off_the_ground(
 ) -> float:  # pragma: no cover - compiled
     """Return the largest relative speed at which a contact approaches, or opens although it sticks.
 
-    Only contacts with finite friction above zero are judged. Speeds are relative to the contact's normal velocity at
-    zero impulse plus its change by impulses. The conditions of the edges determine the normal velocity only to within μ
-    `TOLERANCE` times the slip, so they are not enough. The result is inf if a speed is not finite. Arguments are as in
-    `edge_lcp_kernel`; y = ρᵀf.
+    Only contacts with finite friction above zero are judged. A speed is divided by the sum of the magnitudes of the
+    contact's normal velocity at zero impulse and of its change by impulses, plus a rounding bound. The conditions of
+    the edges determine the normal velocity only to within μ `TOLERANCE` times the slip, so they are not enough. The
+    result is inf if a speed is not finite. Arguments are as in `edge_lcp_kernel`; y = ρᵀf.
     """
     n, worst = mu.shape[0], 0.0
     for i in range(n):
@@ -375,7 +375,7 @@ def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: floa
 
     The matrix ρρᵀ of the rows becomes ρρᵀ + δ I, i.e. ``[ρ, √δ I]`` replaces ρ, and contacts yield at the speed δ y.
     With δ even conflicting velocities have a solution, with forces of order 1/δ. The step is reported as infeasible if
-    contacts yield at more than `SQUEEZED` of the speed that they should stop.
+    a contact yields at more than `SQUEEZED` times the largest velocity that the loaded contacts should stop.
 
     As in `solve`, closed contacts with infinite friction do not slip while they have a normal impulse, and have no
     impulse if they open. The step is REPAIRED if such contacts would have to yield by more than `sticking.YIELD`.

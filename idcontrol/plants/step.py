@@ -168,7 +168,7 @@ class Moving(NamedTuple):
 MOVED: Final = 0
 """The substep is complete: q and v are the values at its end."""
 FLIES: Final = 1
-"""The step is solved, but a free-flyer may touch nothing; `idcontrol.plants.flight` must check this and move it."""
+"""The step is solved, but a free-flyer is possibly in flight; `idcontrol.plants.flight` must check this and move it."""
 UNSOLVED: Final = 2
 """Terms and contacts are computed, but the model's first attempt failed."""
 STOPPED: Final = 3

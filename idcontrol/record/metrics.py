@@ -166,12 +166,12 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -
         duration_s: Intended duration of the run [s].
 
     Returns:
-        The metrics that the functions of this module return; of `following` only if the command was recorded, of
-        `sole_wrenches` only if the robot has soles. Also ``steps``, ``completed``, ``fell_at_s``, ``missed`` (the
-        sentence of `shortfall`; None for a robot that completed its task or fell, or without a recorded command),
-        ``qd_ref_max_rad_s`` (largest joint velocity reference), ``torque_clipped_steps``, ``rate_bound_off_steps``,
-        ``waypoints_reached``, mean errors of the base and the feet, and the objects ``step_us``, ``solver`` and
-        ``plant_solver``.
+        The metrics that the functions of this module return. The metrics of `following` are absent without a recorded
+        command, and the metrics of `sole_wrenches` are absent for robots without soles. Also ``steps``, ``completed``,
+        ``fell_at_s``, ``missed`` (the sentence of `shortfall`; None for a robot that completed its task or fell, or
+        without a recorded command), ``qd_ref_max_rad_s`` (largest joint velocity reference), ``torque_clipped_steps``,
+        ``rate_bound_off_steps``, ``waypoints_reached``, mean errors of the base and the feet, and the objects
+        ``step_us``, ``solver`` and ``plant_solver``.
     """
     h = layout.period_s
     base = arrays["q"][:, :3]

@@ -79,7 +79,14 @@ def split(factor: RowFactor, count: int, row: Array) -> float:
 
 @njit(cache=True, inner=True, error_model="numpy", forceinline=True)
 def append(factor: RowFactor, count: int, number: int, length: float) -> None:
-    """Append the last row passed to `split`, row `number`, to `count` active rows; length = |rest| > 0."""
+    """Append the last row passed to `split` to the active rows.
+
+    Args:
+        factor: Factor of the active rows.
+        count: Number of active rows without the new row.
+        number: Index of the new row among all rows.
+        length: |rest| of the new row, positive.
+    """
     active, basis, upper, coefficients, rest = factor
     active[count] = number
     for j in range(count):
