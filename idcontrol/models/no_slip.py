@@ -461,7 +461,7 @@ class _Frame(NamedTuple):
 
 
 @linked
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _attempt_kernel(
     stick: Booleans, out: Booleans, rank_tolerance: float, frame: _Frame, arena: Arena
 ) -> Attempt[Frictionless]:  # pragma: no cover - compiled
@@ -504,7 +504,7 @@ _settled: Any = njit(inline="always")(settled)
 
 
 @linked
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _search_kernel(
     may: Booleans, guess: Booleans, frame: _Frame, arena: Arena
 ) -> tuple[Frictionless, int]:  # pragma: no cover - compiled
