@@ -250,7 +250,8 @@ def shortest(rows: Array, slack: Array, extra: Array, smallest: float, arena: Ar
     positive = cholesky(gram, gram)
     for i in range(n):
         least = min(least, gram[i, i])
-    if positive and least > WELL_CONDITIONED * np.sqrt(longest):
+    # without other rows, the noise of dependent ones would seem well conditioned
+    if positive and least > max(smallest, WELL_CONDITIONED * np.sqrt(longest)):
         change, total = vector(arena, n), zeros(arena, n)
         for _ in range(2):  # with one pass, the certificate refused some motions in which contacts stick
             for i in range(n):

@@ -1,5 +1,6 @@
 """Strict tasks that contradict standing feet or each other: what is relaxed, what holds, and what the command says."""
 
+import msgspec
 import numpy as np
 import pinocchio as pin
 import pytest
@@ -66,6 +67,28 @@ def test_opposed_strict_tasks_meet_in_the_middle(name):
     line = f"task '{HANDS[name]}' misses {miss:.3g} m/s²: it contradicts contacts, momentum or other strict tasks"
     assert command.relaxed == (line, line)
     np.testing.assert_allclose(acceleration_of(controller, name, HANDS[name]), [0.2, 0.1, 0.0], atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["go1", "g1", "talos"])
+def test_a_strict_task_alone_in_flight_does_not_move_the_centre_of_mass(name):
+    com, robot = tasks.CoM(kp=0.0, kd=0.0, strict=True), robots.load(name)
+    com.set(np.zeros(3), acceleration=[1.0, 0.0, 0.0])
+    state, reference = robot.standing_state(), robot.standing_reference()
+    state.q[2] += 1.0
+    flying = msgspec.structs.replace(reference, stance=np.zeros_like(reference.stance))
+    command = controller_of(name, [com])(state, flying)
+    assert (command.status, command.demand, command.dropped) == (Status.REPAIRED, "infeasible", ("tasks",))
+    assert command.relaxed[0].startswith(f"the centre of mass misses {np.hypot(1.0, 9.81):.3g} m/s²")
+    still = controller_of(name, [])(state, flying)
+    np.testing.assert_allclose(command.tau, still.tau, atol=1e-6 * max(1.0, np.abs(still.tau).max()))
+
+
+def test_a_lone_sole_stays_when_its_only_task_lifts_it():
+    robot, foot = robots.load("talos"), accelerating(FEET["talos"], [0.0, 0.0, 1.0])
+    reference = msgspec.structs.replace(robot.standing_reference(), stance=np.array([True, False]))
+    command = controller_of("talos", [foot])(robot.standing_state(), reference)
+    assert (command.demand, command.dropped) == ("infeasible", ("tasks",))
+    assert command.relaxed[0].startswith("task 'left_sole_link' misses 1 m/s²")
 
 
 @pytest.mark.parametrize("name", ["go1", "talos"])
