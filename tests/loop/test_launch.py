@@ -138,13 +138,21 @@ def test_the_plant_may_run_at_another_rate_than_the_loop(tmp_path):
     np.testing.assert_allclose(np.diff(running), 0.004, atol=1e-9)
 
 
+class Soft(Pd):
+    """A controller whose arm stays stable if its torques last for 25 ms."""
+
+    def __call__(self, state, reference):
+        return Command(tau=0.2 * super().__call__(state, reference).tau)
+
+
 @pytest.mark.parametrize(
     ("rate_hz", "plant_rate_hz"), [(40.0, 1000.0), pytest.param(1000.0, 40.0, marks=pytest.mark.slow)]
 )
 def test_each_side_waits_for_a_slower_one(tmp_path, rate_hz, plant_rate_hz):
     """Neither side takes a period of the other side for silence, nor a datagram of that age for a late one."""
     settings = LoopSettings(transport="inprocess", pacing="fast", plant_rate_hz=plant_rate_hz)
-    metrics = launch.run(TARGET, Config(rate_hz=rate_hz), settings, tmp_path / "run")
+    config = Config(controller="tests.loop.test_launch:Soft", rate_hz=rate_hz)
+    metrics = launch.run(TARGET, config, settings, tmp_path / "run")
     assert metrics["completed"]
     assert metrics["faults"]["silent"] == 0
 
