@@ -308,7 +308,7 @@ def _moved(steps: Array, stands: Booleans) -> float:
 def _landings(scene: WholeBodyScene, walk: Walk, arrays: Mapping[str, Array]) -> list[Finding]:
     """Count touchdowns and new plans; measure the errors of the footholds and the heights of the swings."""
     asked, used = scene.config.walk, walk.walk
-    low = f"friction {scene.mu_controller:.3g} is too low for it"
+    low = f"assumed friction {scene.mu_controller:.3g} is too low for it"
     slower = (
         ("single_max_s", used.single_s, f"walk.single_s is {asked.single_s:g} s", used.single_s > asked.single_s),
         ("double_max_s", used.double_s, f"walk.double_s is {asked.double_s:g} s", used.double_s > asked.double_s),

@@ -120,7 +120,7 @@ def test_run_says_that_friction_slows_the_steps(tmp_path, mu, slower):
     assert ("double_max_s" in metrics) == slower
     if slower:
         assert 0.2 < metrics["double_max_s"] < 0.6
-        assert metrics["notes"]["double_max_s"] == "walk.double_s is 0.05 s; friction 0.08 is too low for it"
+        assert metrics["notes"]["double_max_s"] == "walk.double_s is 0.05 s; assumed friction 0.08 is too low for it"
 
 
 @pytest.mark.parametrize(
@@ -420,7 +420,7 @@ def test_run_says_that_friction_limits_the_turn(tmp_path):
     config = msgspec.structs.replace(TROT, mu=0.1, walk=walk, duration_s=0.05)
     metrics = whole_body.walk.run(config, tmp_path / "run", lambda share: None)
     assert 0.03 < metrics["turn_rad"] < 0.1
-    assert metrics["notes"]["turn_rad"] == "walk.turn_rad is 0.15 rad; friction 0.08 is too low for it"
+    assert metrics["notes"]["turn_rad"] == "walk.turn_rad is 0.15 rad; assumed friction 0.08 is too low for it"
 
 
 @pytest.mark.slow
