@@ -213,8 +213,8 @@ class Walk:
         If the machine would tip during a longer swing, it turns less instead.
         """
         omega, inertia = float(np.sqrt(dcm.GRAVITY / self._heights[1])), self._body.yaw_inertia()
+        way, feet, groups, begin_s = self._route, self._feet, self._groups, self._begin_s
         while True:
-            way, feet, groups, begin_s = self._route, self._feet, self._groups, self._begin_s
             if way is None:
                 steps = dcm.footsteps(walk, feet, groups, begin_s)
             else:
@@ -227,7 +227,8 @@ class Walk:
             slower = dcm.slowed(times, zmp, omega, com, mu, norm, twists)
             plan = dcm.dcm_plan(slower, zmp, omega, com, com)
             most = dcm.TURNING_SHARE * mu * dcm.GRAVITY
-            if walk.turn_rad == 0.0 or dcm.turning_needs(plan, slower, twists, norm).max() <= most:
+            fixed = way is not None or walk.turn_rad == 0.0  # a route sets the turns of its steps
+            if fixed or dcm.turning_needs(plan, slower, twists, norm).max() <= most:
                 break
             less = LESS * walk.turn_rad if abs(walk.turn_rad) > LEAST_RAD else 0.0
             walk = msgspec.structs.replace(walk, turn_rad=less)

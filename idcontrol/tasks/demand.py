@@ -88,7 +88,7 @@ def relax(
         slack: Factor of each row's slack, shape (n,); 0 in strict rows.
         constants: Constants of the rows, shape (n,). If tasks are relaxed, `missed` is subtracted.
         first: Number of rows of contacts and momentum.
-        x: Solution of the rows of which dependent rows are dropped, shape (k,).
+        x: Solution of the rows without the dependent ones, shape (k,).
         missed: As in `free_demand`, shape (n - first,).
         smallest: A row whose remainder is no longer than this counts as dependent.
         arena: Arena for all arrays.
