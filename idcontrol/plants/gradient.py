@@ -33,8 +33,9 @@ from idcontrol.types import Array, Integers, State
 
 LAWS: Final[Mapping[ContactModel, int]] = {coulomb.solve: COULOMB, coulomb_cone.solve: CIRCLE, no_slip.solve: NO_SLIP}
 """Contact models whose steps have derivatives, with their law for `controllers.gradient.motion.contact_roles`."""
-BY: Final = ("q", "v", "tau", "mu")
-"""Names of the parameters that a step is differentiated by."""
+BY: Final = {"q": 0, "v": 1, "load": 2, "tau": 2, "inertia": 2, "mu": 3}
+"""Names of the parameters that a step is differentiated by, with their block of variables: configuration, velocity,
+generalized forces, friction."""
 
 
 class Stepped(NamedTuple):
@@ -63,8 +64,9 @@ def linearized(system: System, spheres: SphereContacts, step: Stepped) -> Linear
     """Return the derivative of a plant's step; `spheres` detected its contacts."""
     contacts, h, v = step.contacts, step.h, system.from_pinocchio(step.state.v)
     n, m, a = len(contacts), v.size, step.tau.size
+    bodies = 10 * (system.model.njoints - 1)
     rows = row_derivatives(spheres, contacts, motions(system, placement_views(system.data.oMi), v))
-    ends = np.cumsum([m, m, a, n])
+    ends = np.cumsum([m, m, m, n])
     p, d = _momentum(system, step, v, ends), np.zeros((3 * n, ends[-1]))
     closing = contacts.gap / h > -PUSH_OUT_SPEED
     d[:n, :m] = np.where(closing, -1.0 / h, 0.0)[:, None] * rows.gap
@@ -81,7 +83,7 @@ def linearized(system: System, spheres: SphereContacts, step: Stepped) -> Linear
     f_slope, unexplained = raw_impulses(terms, at.free, step.f, moved, kept)
     force, force_slope = world_forces(contacts.axes, rows.axes, step.f, f_slope)
     back = np.argsort(system.order)
-    users = np.concatenate((back, m + back, np.arange(2 * m, ends[-1])))  # columns in Pinocchio's layout
+    users = np.concatenate((back, m + back, 2 * m + back, np.arange(3 * m, ends[-1])))  # Pinocchio's layout
     v_next, v_slope = turned(system.flyer_rows, h, step.v_plus, moved.slope)
     u = terms.J @ step.v_plus - target
     room, speed = distances(step.law, moved.roles, contacts.mu, u, step.f, kept, 0.0)
@@ -95,17 +97,31 @@ def linearized(system: System, spheres: SphereContacts, step: Stepped) -> Linear
         active=Active(tuple(ROLES[kind] for kind in moved.roles.kind), ("free",) * a),
         room=partial(Margin, room / h, speed, np.inf, np.inf),
         reason=_reason(moved, unexplained, v_slope),
-        error=dict(zip(BY, error[: len(BY)].tolist(), strict=True)),
+        error={by: float(error[block]) for by, block in BY.items()},
         slopes={
             "force": force_slope[:, users] / h,
             "v_next": v_slope[back][:, users],
             "q_next": _configuration(system, step, moved.slope[back][:, users]),
         },
-        sizes=dict(zip(BY, (m, m, a, n), strict=True)),
-        parts={
-            by: (Part(0, slice(end - size, end)),) for by, size, end in zip(BY, (m, m, a, n), ends, strict=True)
-        }.__getitem__,
+        sizes=dict(zip(BY, (m, m, m, a, bodies, n), strict=True)),
+        parts=partial(_parts, system, step),
     )
+
+
+def _parts(system: System, step: Stepped, by: str) -> tuple[Part, ...]:
+    """Return how the parameter `by` acts through the variables."""
+    block, m = BY[by], step.v_plus.size
+    if by == "tau":
+        return (Part(0, block * m + system.order[m - step.tau.size :]),)
+    columns = slice(block * m, None if by == "mu" else (block + 1) * m)
+    if by != "inertia":
+        return (Part(0, columns),)
+    q, v, data = step.state.q, step.state.v, system.model.createData()
+    acceleration = (system.to_pinocchio(step.v_plus) - v) / step.h
+    for k in system.flyer_v.tolist():  # Pinocchio's is in axes that turn
+        acceleration[k : k + 3] -= np.cross(v[k + 3 : k + 6], v[k : k + 3])
+    regressor = pin.computeJointTorqueRegressor(system.model, data, q, v, acceleration)
+    return (Part(0, columns, -regressor),)  # the forces that the inertia needs are missing elsewhere
 
 
 def _configuration(system: System, step: Stepped, slope: Array) -> Array:
@@ -150,8 +166,7 @@ def _momentum(system: System, step: Stepped, v: Array, ends: Integers) -> Array:
     """Return the derivative of ``M v⁺ + κ`` by P parameters at constant v⁺, shape (m, P)."""
     h, v_plus, a, m, M = step.h, step.v_plus, step.tau.size, v.size, system.M.copy()
     by_q, by_v = inverse_dynamics(system, step.state.q, v, (v_plus - v) / h)
-    out, each = np.zeros((m, ends[-1])), np.arange(a)
-    joints = m - a + each
+    out, joints = np.zeros((m, ends[-1])), np.arange(m - a, m)
     if system.actuators is not None:  # `parts.brake` adds h D v⁺, and h D to M; explicit dry friction is constant
         friction, speed, armature = system.actuators.friction, np.abs(v[joints]), system.actuators.armature
         most = np.maximum(speed, STICK_RAD_S)
@@ -161,5 +176,5 @@ def _momentum(system: System, step: Stepped, v: Array, ends: Integers) -> Array:
         out[joints, m + joints] = h * falls * v_plus[joints]
     out[:, :m] = h * by_q
     out[:, m : 2 * m] += h * by_v - M
-    out[joints, 2 * m + each] = -h
+    out[:, 2 * m : 3 * m] = -h * np.eye(m)
     return out

@@ -9,6 +9,7 @@ from idcontrol.contact.terrain import plane
 from idcontrol.errors import InputError
 from idcontrol.models import coulomb, dissipation
 from idcontrol.plants.stepping import Stepping
+from idcontrol.scenes.disturbances import scaled
 from idcontrol.types import State
 from tests import scenes
 from tests.differences import extended
@@ -16,6 +17,7 @@ from tests.differences import extended
 pytestmark = pytest.mark.interpreted
 
 STICKING, SLIDING = 0.0, 0.5
+MODEL = coulomb.solve, 1e-3
 
 
 def standing(speed, mu, model=coulomb.solve, feet=2):
@@ -56,6 +58,34 @@ def test_derivatives_of_a_step_agree_with_differences(speed, mu, by):
         scale = max(np.abs(measured[part]).max(), 1e-3)
         # 1e-12 of rounding in forces, divided by the step
         assert np.abs(derived[part] - measured[part]).max() <= 1e-6 * scale
+
+
+@pytest.mark.parametrize(("speed", "mu"), [(STICKING, 0.8), (SLIDING, 0.3)])
+def test_heavier_links_move_a_step_as_differences_do(speed, mu):
+    """All inertias grow by the same share."""
+    plant, state, tau = standing(speed, mu)
+    plant.reset(state)
+    _, lin = plant.linearize(tau, 1e-3)
+
+    def moved(share):
+        heavier = scaled(plant._system, 1.0 + share)
+        other = Stepping(heavier, SphereContacts(heavier, scenes.FEET[:2], scenes.RADIUS, plane(), mu), *MODEL)
+        other.reset(state)
+        return other.step(tau, 1e-3).v
+
+    inertias = np.concatenate([body.toDynamicParameters() for body in plant._system.model.inertias.tolist()[1:]])
+    measured, derived = extended(moved, 1e-3), lin.jvp(inertia=inertias)["v_next"]
+    np.testing.assert_allclose(derived, measured, rtol=0, atol=1e-8 * np.abs(measured).max())
+
+
+def test_a_load_on_joints_acts_as_torques_do():
+    plant, state, tau = standing(STICKING, 0.8)
+    plant.reset(state)
+    _, lin = plant.linearize(tau, 1e-3)
+    joints = plant._system.order[6:]
+    np.testing.assert_array_equal(lin.jacobian(of="force", by="load")[:, joints], lin.jacobian(of="force", by="tau"))
+    push = np.random.default_rng(3).normal(size=18)
+    assert lin.vjp(v_next=push)["load"] @ push == pytest.approx(push @ lin.jvp(load=push)["v_next"], rel=1e-12)
 
 
 def test_steps_without_a_derivative_are_refused():

@@ -55,13 +55,19 @@ class Part(NamedTuple):
 
     Attributes:
         first: First entry of the parameter that the part belongs to.
-        columns: Columns of the slopes, one per entry of the part.
-        factor: Derivative of the variable of each column by the entry of the parameter, a number or shape (entries,).
+        columns: Columns of the slopes: the k variables that the part acts through.
+        factor: Derivative of these variables by the entries of the part, shape (k, entries); a number or shape (k,) if
+            each entry acts through the variable of its column alone.
     """
 
     first: int
     columns: slice | Integers
     factor: Array | float = 1.0
+
+    def of(self, slope: Array) -> Array:
+        """Return the derivative by the entries, shape (…, entries), for a derivative by variables, shape (…, P)."""
+        own: Array = slope[..., self.columns]
+        return own @ self.factor if np.ndim(self.factor) == 2 else self.factor * own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,8 +123,9 @@ class Linearization:
             by: ``"q"``, nv columns: a tangent of the configuration as in ``pinocchio.integrate``; ``"v"``, nv columns;
                 ``"reference"``, 3 a columns: q, v and a of the joints; ``"task"``, p columns: desired acceleration of
                 each task row; ``"gains"``, 2 a columns: kp and kd of the joints [1/s², 1/s]; ``"limits"``, a columns:
-                largest torques [N m]; ``"tau"``, a columns: torques of a plant's step; ``"mu"``, n columns: friction
-                of the contacts in stance.
+                largest torques [N m]; ``"mu"``, n columns: friction of the contacts in stance. Only a plant's step
+                has ``"tau"``, a columns: torques; ``"load"``, nv columns: generalized forces besides the torques;
+                and ``"inertia"``: 10 columns per body, as in `pinocchio.computeJointTorqueRegressor`.
 
         Raises:
             UnknownName: There is no such output or parameter.
@@ -129,11 +136,11 @@ class Linearization:
             raise UnknownName("parameter", by, self.sizes)
         slope, parts = self.slopes[of], self.parts(by)
         if len(parts) == 1 and isinstance(parts[0].columns, np.ndarray):
-            return parts[0].factor * slope[:, parts[0].columns]
+            return parts[0].of(slope)
         out = np.zeros((slope.shape[0], self.sizes[by]))
-        for first, columns, factor in parts:
-            part = factor * slope[:, columns]
-            out[:, first : first + part.shape[1]] += part
+        for each in parts:
+            part = each.of(slope)
+            out[:, each.first : each.first + part.shape[1]] += part
         return out
 
     def jvp(self, **directions: Array) -> dict[str, Array]:
@@ -182,9 +189,9 @@ class Linearization:
                 gradient += _shaped(f"the gradient by {of}", gradient_of, output.shape).ravel() @ self.slopes[of]
         out = {by: np.zeros(size) for by, size in self.sizes.items()}
         for by in out:
-            for first, columns, factor in self.parts(by):
-                part = factor * gradient[columns]
-                out[by][first : first + part.size] += part
+            for each in self.parts(by):
+                part = each.of(gradient)
+                out[by][each.first : each.first + part.size] += part
         return out
 
 
