@@ -7,6 +7,7 @@ import pinocchio as pin
 import pytest
 from msgspec import structs
 
+from idcontrol import controllers, robots
 from idcontrol.controllers.gradient.motion import Linear, Roles, saddle
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.types import Command, Reference, State, Status
@@ -207,6 +208,29 @@ def test_feet_that_slide_in_parallel_have_a_derivative_by_their_common_friction_
     for size in (1e-6, -1e-6):
         after = outputs(shifted(control, state, reference, "mu", size * np.eye(4)[0]))
         assert np.abs(after - before).max() > 1.0  # [N]
+
+
+def test_soles_that_slide_have_a_derivative_by_their_common_friction_alone():
+    """Friction of all corners moves torques smoothly; friction of one corner, or of one sole, moves the load away."""
+    control = controllers.make("id-coulomb-qp", robots.load("g1"), mu=0.1, rate_hz=1000)
+    system, rng = control._system, np.random.default_rng(2)
+    state, reference = robots.load("g1").standing_state(system), robots.load("g1").standing_reference()
+    v = np.concatenate(([0.2, 0.25, 0.0, 0.0, 0.0, 0.1], 0.01 * rng.normal(size=reference.q.size)))
+    state = structs.replace(state, v=system.to_pinocchio(v))
+    reference = structs.replace(reference, a=rng.normal(size=reference.q.size))
+    _, lin = control.linearize(state, reference)
+    assert set(lin.active.contacts) == {"slide"}
+    assert lin.reason == ""
+    assert lin.error["mu"] > 1e-3
+
+    def shown(direction, size):
+        return shifted(control, state, reference, "mu", size * direction).tau
+
+    together, one_sole, one_corner = np.ones(8), np.arange(8) < 4, np.arange(8) < 1
+    measured = extended(lambda size: shown(together, size), STEPS["mu"])
+    np.testing.assert_allclose(lin.jvp(mu=together)["tau"], measured, rtol=0, atol=1e-6 * np.abs(measured).max())
+    for direction in (one_sole, one_corner):
+        assert np.abs(shown(direction, 1e-6) - lin.tau).max() > 1.0  # [N m]
 
 
 def test_a_motor_at_its_limit_keeps_its_torque(quadruped):
