@@ -179,15 +179,3 @@ def slid(system, foot, *, speed=0.1, angle=0.0, mu=0.1, carries=0.5, ticks=40, m
 )
 def test_friction_is_estimated_from_a_loaded_sliding_foot_without_other_forces(quadruped, changes, shows):
     assert np.isfinite(slid(quadruped, 1, ticks=60, **changes)) == shows
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("plant", ["coulomb-lcp", "mujoco"])
-@pytest.mark.parametrize("robot", ["links", "solo12", "go1", "anymal"])
-def test_assuming_eight_times_the_friction_every_robot_trots_for_thirty_seconds(robot, plant):
-    shown, error, _, height = walked(30.0, robot=robot, plant=plant, mu=0.1, nominal=0.8)
-    informed = walked(30.0, robot=robot, plant=plant, mu=0.1)[1]
-    print(f"{robot} {plant}: q_err {error.mean():.5f} rad, informed {informed.mean():.5f} rad")
-    assert is_close(shown, 0.1)
-    assert np.abs(height).max() < 0.05
-    assert error.mean() <= 1.5 * informed.mean()

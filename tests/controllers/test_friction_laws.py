@@ -9,9 +9,6 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from idcontrol import controllers, robots
-from idcontrol.contact.spheres import on_flat_ground
-from idcontrol.controllers import Gains, InverseSettings, Setup
 from idcontrol.controllers.step import problem_of
 from idcontrol.types import State, Status
 from tests import scenes
@@ -92,28 +89,6 @@ def test_solved_steps_obey_friction_law_and_torque_rate(quadruped, name, project
         control = walker.controller(name, mu=mu, limits={"torque_rate": RATE}, project=project, **ALONE)
         sliding += holds(name, storm(control, walker.at_home(quadruped), walker.stand(), rng, 20), RATE)
     assert sliding > 5
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("robot", ["links", "solo12", "go1"])
-@pytest.mark.parametrize("name", NAMES)
-def test_solved_steps_obey_friction_law_and_rate_on_every_robot(name, robot):
-    loaded, rng, sliding = robots.load(robot), np.random.default_rng(1), 0
-    kp, kd = loaded.acceleration_gains()
-    for mu in (0.05, 0.15, 0.3, 0.6, 1.0):
-        for project in (True, False):
-            contacts = on_flat_ground(loaded, mu)
-            setup = Setup(
-                system=contacts.system,
-                contacts=contacts,
-                h=scenes.H,
-                acceleration_gains=Gains(kp=kp, kd=kd),
-                settings=InverseSettings(project=project, **ALONE),
-            )
-            rate = contacts.system.limits.torque_rate[0]
-            state, reference = loaded.standing_state(), loaded.standing_reference()
-            sliding += holds(name, storm(controllers.build(name, setup), state, reference, rng, 200), rate)
-    assert sliding > 20
 
 
 def carrying_in_motion(problem, command):

@@ -19,7 +19,7 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.controllers import schemes
 from idcontrol.controllers.inputs import Intake
 from idcontrol.controllers.step import control_bound
-from idcontrol.dynamics.system import LARGEST, System
+from idcontrol.dynamics.system import LARGEST
 from idcontrol.types import ContactForces, Status
 from tests import GUARD_S, scenes
 from tests.controllers import walker
@@ -191,21 +191,6 @@ def test_no_kind_of_array_compiles_anything_after_construction():
     assert len(control_bound.signatures) == before == 1
 
 
-class Misnumbered(SphereContacts):
-    """A detector whose last foot has a number that is not in the reference."""
-
-    def detect(self, margin):
-        candidates = super().detect(margin).take(np.arange(4))
-        candidates.identity[-1] = 7
-        return candidates
-
-
-def test_a_contact_that_the_reference_does_not_know_is_refused():
-    command = controller(schemes.COULOMB_QP, detector=Misnumbered)(*at_home())
-    assert command.status is Status.FAILED
-    assert "7" in command.dropped[0]
-
-
 class Spoiled(SphereContacts):
     """A detector whose contacts are spoiled by `spoil`."""
 
@@ -368,11 +353,6 @@ def test_ten_thousand_attacks_on_each_controller(name):
     counts = attack(name, 10_000)
     print(name, {status.name: count for status, count in counts.items()})
     assert sum(counts.values()) == 10_000
-
-
-def test_a_continuous_joint_is_a_cosine_and_a_sine_of_unit_length():
-    system = System.from_urdf(scenes.LINKS, free_flyer=True)
-    assert system.unit.tolist() == [[3, 4]]
 
 
 @pytest.mark.parametrize("name", ["pid", "id-sensed-1", "id-coulomb-smooth"])

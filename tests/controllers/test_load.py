@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 import pytest
 from msgspec import structs
@@ -107,11 +105,3 @@ def test_the_load_is_among_the_forces_that_the_feet_carry(quadruped):
         assert force[:, 2].sum() == pytest.approx((1.0 - carried) * WEIGHT, rel=1e-6)
         assembled = controller.problem(state, walker.stand())
         assert assembled.w.kappa[2] == pytest.approx(scenes.H * (1.0 - carried) * WEIGHT, rel=1e-6)
-
-
-def test_a_copy_remembers_the_load_and_reset_forgets_it():
-    controller = walker.controller()
-    controller._load.force[:] = 1.0, 2.0, 3.0
-    assert copy.deepcopy(controller).load.tolist() == [1.0, 2.0, 3.0]
-    controller.reset()
-    assert not controller.load.any()

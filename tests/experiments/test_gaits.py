@@ -97,14 +97,3 @@ def test_every_robot_walks_with_every_gait(tmp_path, robot, kind):
     metrics, record = run(tmp_path / "run", robot=robot, path=AHEAD, gait=WalkGait(kind=kind), duration_s=10.0)
     walks_well(metrics, record.arrays)
     assert steps_beyond_motion(record.arrays).max() < 1e-3 + 1e-9
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("robot", ROBOTS)
-def test_every_robot_goes_from_gait_to_gait(tmp_path, robot):
-    kinds = ("walk", "pace", "trot", "flying-trot", "walk", "bound", "flying-trot", "pace", "stand", "trot")
-    gaits = tuple((2.0 * k + 2.0, kind) for k, kind in enumerate(kinds))
-    metrics, record = run(tmp_path / "run", robot=robot, path=WalkPath(kind="command", gaits=gaits), duration_s=24.0)
-    assert metrics["fell_at_s"] is None
-    assert metrics["unreachable_steps"] == 0
-    assert steps_beyond_motion(record.arrays).max() < 1e-3 + 1e-9

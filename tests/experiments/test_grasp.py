@@ -14,8 +14,12 @@ from idcontrol.scenes.grasp import GraspConfig, GraspScene
 from idcontrol.show.view.film import Film
 from tests.parameters import one_fast
 
+pytestmark = pytest.mark.interpreted
+
 SWING_S = 0.63
 """One period of the swing."""
+HALF_S = 0.32
+"""Half a period of the swing, in which the hand accelerates and brakes."""
 
 
 def run(out, config=PRESETS["default"], **changes):
@@ -24,9 +28,9 @@ def run(out, config=PRESETS["default"], **changes):
 
 @pytest.fixture(scope="module")
 def held(tmp_path_factory):
-    """The default through one period of the swing, at a friction at which the box can slip."""
+    """The default through half a period of the swing, at a friction at which the box can slip."""
     out = tmp_path_factory.mktemp("grasp") / "run"
-    return run(out, mu=1.0, duration_s=SWING_S), load(out)
+    return run(out, mu=1.0, duration_s=HALF_S), load(out)
 
 
 def test_predicted_contact_forces_hold_the_box_and_the_arm_on_its_path(held):
@@ -35,11 +39,11 @@ def test_predicted_contact_forces_hold_the_box_and_the_arm_on_its_path(held):
     assert metrics["dropped_at_s"] is None
     # the paper's pid has an error of 0.07 rad; ours must be far below half of it
     assert metrics["q_err_rad"] < 1e-3
-    assert metrics["solver"]["solved"] == metrics["steps"] == 630
+    assert metrics["solver"]["solved"] == metrics["steps"] == 320
     assert metrics["plant_solver"]["unsolved"] == 0
     # the box drifts in the hand by the error of the plant's integration: tenths of a millimetre in a second
     assert metrics["box_pos_max_m"] < 5e-4
-    assert record.arrays["box_in_hand"].shape == (630, 3)
+    assert record.arrays["box_in_hand"].shape == (320, 3)
 
 
 def test_forces_are_predicted_where_controller_and_plant_have_one_model(held):
@@ -54,7 +58,7 @@ def test_forces_are_predicted_where_controller_and_plant_have_one_model(held):
 def test_the_record_has_robot_and_box_for_the_replay(held):
     _, record = held
     film = Film(record, robots.load)
-    begin, end = film.shot(0), film.shot(film.row(SWING_S))
+    begin, end = film.shot(0), film.shot(film.row(HALF_S))
     assert len(begin.poses) == len(end.poses) > 11
     np.testing.assert_allclose(begin.poses[-1], [0.3, 0.0, 0.2, 0.0, 0.0, 0.0, 1.0], atol=1e-12)
     assert begin.measured.shape == (4, 2, 3)
@@ -101,7 +105,7 @@ def test_a_robot_without_a_hand_is_refused(tmp_path, robot):
 @pytest.mark.parametrize("plant", one_fast(("mujoco", "pybullet"), "mujoco"))
 def test_the_same_controller_holds_the_box_in_other_engines(tmp_path, plant):
     pytest.importorskip(plant)
-    metrics = run(tmp_path / "run", plant=plant, mu=1.0, duration_s=SWING_S)
+    metrics = run(tmp_path / "run", plant=plant, mu=1.0, duration_s=HALF_S)
     assert metrics["completed"]
     assert metrics["tips_off"] == 0.0
     assert metrics["q_err_rad"] < 1e-3
@@ -109,18 +113,6 @@ def test_the_same_controller_holds_the_box_in_other_engines(tmp_path, plant):
     assert metrics["force_err_rel"] < 0.01
     up = load(tmp_path / "run").arrays["force"].sum(axis=1)[:, 2]
     assert -up.mean() == pytest.approx(9.81 * 6000.0 * 0.05071**3, rel=0.02)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("plant", one_fast(("mujoco", "pybullet", "penalty"), "mujoco"))
-def test_error_feedback_alone_drops_the_box_at_mu_1_on_every_plant(tmp_path, plant):
-    if plant != "penalty":
-        pytest.importorskip(plant)
-    metrics = run(tmp_path / "run", controller="pid", plant=plant, mu=1.0, duration_s=0.3)
-    # rigid plants: 0.16 to 0.20 s
-    assert 0.05 < metrics["dropped_at_s"] < 0.3
-    # a box that slides out of the hand uses exactly the whole friction (Bullet's solver iterates)
-    assert metrics["friction_used"] == pytest.approx(1.0, abs=2e-3)
 
 
 @pytest.mark.slow

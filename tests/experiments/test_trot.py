@@ -10,7 +10,6 @@ import pytest
 
 from idcontrol.controllers import InverseSettings
 from idcontrol.errors import InputError
-from idcontrol.experiments.tables.results import CONTROLLERS, MITIGATION
 from idcontrol.experiments.trot import PRESETS, experiment
 from idcontrol.record.metrics import SHORTFALL
 from idcontrol.record.recording import load
@@ -173,20 +172,6 @@ def experiment_robot_folder():
 
 
 @pytest.mark.slow
-def test_a_command_beyond_the_robot_is_reduced_and_followed(tmp_path):
-    path = WalkPath(kind="command", command=((0.2, 3.0, 0.0, 0.0),))
-    metrics, record = run(tmp_path / "far", duration_s=3.0, path=path)
-    assert metrics["fell_at_s"] is None
-    assert not metrics["completed"]
-    assert "m commanded" in metrics["missed"]
-    assert metrics["commanded_m_s"] == pytest.approx(2.6, rel=1e-3)  # it stands for 0.4 s
-    assert record.arrays["granted"][-1, 0] > 0.8
-    assert metrics["unreachable_steps"] == 0
-    assert metrics["qd_ref_max_rad_s"] <= 15.0
-    assert np.abs(record.arrays["tau"]).max() <= 4.0
-
-
-@pytest.mark.slow
 def test_assuming_too_much_friction_without_learning_fails_without_absurd_torques(tmp_path, recwarn):
     friction = AssumedFriction(estimate=0.4)
     inverse = InverseSettings(learn_friction=False)
@@ -243,20 +228,6 @@ def test_tuned_gains_apply_to_their_controllers_unless_gains_are_set():
         assert (pair.kp_1_s2, pair.kd_1_s, pair.kp_nm_rad, pair.kd_nm_s_rad) == (None, 5.0, 7.0, None)
         assert pair.beside
     assert gains.of("id-coulomb-qp") == gains
-
-
-def test_every_controller_of_the_paper_has_gains_of_its_family_in_the_preset_paper():
-    """The feedback is the one of the search: torques in addition to accelerations."""
-    stiffness = {}
-    for controller in (*CONTROLLERS, *MITIGATION):
-        config = msgspec.structs.replace(PRESETS["paper"], controller=controller)
-        setup = WalkScene.of(config).controller_setup()
-        stiffness[controller] = (set(setup.acceleration_gains.kp), set(setup.torque_gains.kp), setup.beside)
-    assert stiffness["id-coulomb-qp"] == stiffness["id-noslip-qp"] == stiffness["id-coulomb-qp-raw"]
-    assert stiffness["id-coulomb-lcp"] == stiffness["id-noslip-lcp"] == stiffness["id-coulomb-smooth"]
-    assert stiffness["id-sensed-1"] == stiffness["id-sensed-2"]
-    assert stiffness["id-coulomb-qp"] == ({2224.0}, {17.62}, True)
-    assert stiffness["pid"][1] == {16.07}
 
 
 @pytest.mark.slow

@@ -27,12 +27,6 @@ def test_compiled_functions_and_python_get_the_same_from_it():
 
 
 @hooked
-def test_a_literal_number_is_a_number_to_it():
-    call = typeof(raised).get_call_type(raised.typingctx, (types.float64, types.literal(2)), {})
-    assert call.args == KINDS
-
-
-@hooked
 def test_python_calls_a_kernel_without_compiling_after_compiled_code_called_it():
     """In a loop on the wall clock, a step that falls back to Python must not wait for a compiler."""
     cubes(1.5, 4)

@@ -73,16 +73,6 @@ def test_a_late_kernel_is_compiled_on_first_use_and_known_before(tmp_path):
 
 
 @hooked
-def test_a_linked_kernel_is_not_looked_up_again(monkeypatch):
-    total(VALUES, 1)
-    kinds = typeof(VALUES), types.int64
-    name = linked.name_of(scale, kinds, scale.overloads[kinds].signature.return_type)
-    where = linked.find(name)
-    monkeypatch.setattr(linked, "_compiled", None)
-    assert linked.find(name) == where
-
-
-@hooked
 def test_a_caller_compiled_for_another_result_is_refused():
     kinds = (typeof(VALUES), types.int64)
     name = linked.name_of(scale, kinds, types.float64)

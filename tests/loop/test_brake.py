@@ -33,16 +33,6 @@ def test_without_gravity_the_brake_always_takes_energy_out(damping, h):
         np.testing.assert_allclose(tau, -damping * after, rtol=1e-6, atol=1e-9 * damping)
 
 
-def test_for_a_short_period_the_brake_is_a_damper():
-    system, v = arm(), np.array([0.3, -0.2])
-    tau = brake(system, limits(), State(t=0.0, q=np.zeros(2), v=v), 1e-9)
-    np.testing.assert_allclose(tau, -limits().damping * v, rtol=1e-6)
-
-
 def test_the_brake_keeps_the_torque_limits():
     tau = brake(arm(), limits(), State(t=0.0, q=np.zeros(2), v=np.array([1e3, -1e3])), 1e-4)
     np.testing.assert_array_equal(np.abs(tau), limits().torque)
-
-
-def test_a_machine_at_rest_is_not_braked():
-    assert not brake(arm(), limits(), State(t=0.0, q=np.ones(2), v=np.zeros(2)), 1e-3).any()

@@ -9,6 +9,8 @@ from idcontrol.planners.arm_swing import ArmSwing
 from idcontrol.planners.grasp_feasibility import MU_PRECISION, grasp_loads, grip_needed, least_friction, least_grip
 from tests.planners import hands
 
+pytestmark = pytest.mark.interpreted
+
 UP = np.array([0.0, 0.0, 9.81])
 """Acceleration against gravity [m/s²]."""
 
