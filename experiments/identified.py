@@ -16,6 +16,7 @@ from idcontrol.identify.equations import BLOCK_S, DRIVE
 from idcontrol.identify.identification import KNOWN, Identified, Question
 from idcontrol.identify.inertia import SIZE
 from idcontrol.identify.offsets import OFFSET_SPREAD
+from idcontrol.identify.wiring import words
 from idcontrol.robots import Robot
 from idcontrol.robots.schema import ActuatorFigures, Description, MachineOrder
 from idcontrol.robots.writing import moved_links
@@ -31,7 +32,7 @@ class IdentifyConfig(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         logs: Folders of runs, or NPZ files.
         robot: The nominal robot.
-        parts: The identified parts of the robot, elements of `idcontrol.identify.identification.PARTS`.
+        parts: The identified parts of the robot, elements of `idcontrol.identify.identification.PARTS`, or ``wiring``.
         mass_kg: Weighed mass of all moving bodies; null if unknown.
         forces: ``measured`` if the recorded wrenches on feet were used, ``unknown`` if they were treated as unknown.
     """
@@ -133,11 +134,14 @@ def description(result: Identified, robot: Robot, order: str | None) -> tuple[De
     figures = structs.replace(
         figures, **{table: {row["joint"]: row[name].value for row in rows} for table, name in tables.items()}
     )
-    machine = old.orders[order] if order in old.orders else MachineOrder(joints=result.system.actuated_names)
+    nominal = MachineOrder(joints=result.system.actuated_names)
+    machine = start = old.orders.get(order or "", nominal)
+    if wiring_errors(result):
+        machine = _rewired(machine, result)
     offset = {row["joint"]: row["offset"].value + machine.offset_rad.get(row["joint"], 0.0) for row in rows}
     scale = {row["joint"]: row["scale"].value * machine.torque_scale.get(row["joint"], 1.0) for row in rows}
     orders = old.orders
-    if any(offset.values()) or set(scale.values()) != {1.0}:
+    if any(offset.values()) or set(scale.values()) != {1.0} or machine != start:
         orders = {**orders, order or ORDER: structs.replace(machine, offset_rad=offset, torque_scale=scale)}
     bodies = result.fit.theta[: SIZE * len(result.prior.root)].reshape(-1, SIZE)
     inertias = {
@@ -146,6 +150,29 @@ def description(result: Identified, robot: Robot, order: str | None) -> tuple[De
         if bodies[joint - 1, 0] > 0.0
     }
     return structs.replace(old, actuators=figures, orders=orders), inertias
+
+
+def wiring_errors(result: Identified) -> list[str]:
+    """Return the errors of order and signs of the joints, in words."""
+    return [] if result.wiring is None else list(words(result.wiring.wiring, result.system.actuated_names))
+
+
+def _rewired(machine: MachineOrder, result: Identified) -> MachineOrder:
+    """Return a machine's order with the identified order and signs of its joints."""
+    assert result.wiring is not None
+    names, wiring = result.system.actuated_names, result.wiring.wiring
+    # the machine's joint that was recorded as `old` is `new`
+    pairs = [(names[at], new) for new, at in zip(names, wiring.source, strict=True)]
+    of, sign = dict(pairs), dict(zip(names, wiring.turn, strict=True))
+    turned = {new for old, new in pairs if (old in machine.turned) != (sign[new] < 0.0)}
+    torque = dict(zip(names, wiring.torque, strict=True))
+    return structs.replace(
+        machine,
+        joints=tuple(of[name] for name in machine.joints),
+        turned=tuple(name for name in names if name in turned),
+        offset_rad={new: float(sign[new]) * machine.offset_rad.get(old, 0.0) for old, new in pairs},
+        torque_scale={new: float(torque[new]) * machine.torque_scale.get(old, 1.0) for old, new in pairs},
+    )
 
 
 def record(out: Path, config: IdentifyConfig, result: Identified) -> dict[str, Any]:
@@ -167,12 +194,14 @@ def record(out: Path, config: IdentifyConfig, result: Identified) -> dict[str, A
         findings.append(Finding(f"torque_{when}_nm", _rms(missing[:, u:]), note="missing torque of a joint"))
     unknown = [f"{row['joint']} {name}" for row in rows for name, value in row.items() if _unknown(value)]
     unknown += [f"{row['link']} {name}" for row in links(result) for name, value in row.items() if _unknown(value)]
+    wires = result.wiring
     misfit = {"before": _rms_each(result.before[:, u:]), "after": _rms_each(result.after[:, u:])}
     extra = {
         "experiment": "identify",
         "drives": msgspec.to_builtins(rows),
         "links": msgspec.to_builtins(links(result)),
         "unknown": unknown,
+        "wiring": None if wires is None else {"errors": wiring_errors(result), "unsure": wires.unsure},
         "misfit_nm": {when: each.tolist() for when, each in misfit.items()},
     }
     series = {"before": Series(result.before, ""), "after": Series(result.after, "")}

@@ -137,14 +137,15 @@ class MachineOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         joints: Names of all actuated joints in the machine's order.
         turned: Joints whose positive direction is opposite in the machine's interface.
         offset_rad: Angle of each joint where the machine reports zero; zero without an entry.
-        torque_scale: Torque of each joint where the machine commands or reports 1 N m; 1 without an entry.
+        torque_scale: Torque of each joint where the machine commands or reports 1 N m; 1 without an entry. A negative
+            scale describes logs: loops refuse it.
         feet: Names of all feet in the machine's order; empty for the order of the robot file.
     """
 
     joints: tuple[str, ...]
     turned: tuple[str, ...] = ()
     offset_rad: dict[str, float] = {}
-    torque_scale: dict[str, Positive] = {}
+    torque_scale: dict[str, float] = {}
     feet: tuple[str, ...] = ()
 
 

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 @click.command("identify", short_help="Identify a robot's masses, motors and offsets from runs.")
 @click.argument("logs", nargs=-1, required=True, type=FOLDER, metavar="RUN...")
 @ROBOT
-@click.option("--fit", "parts", metavar="PART,...", help="Some of offsets, links, armature, damping, friction, scale.")
+@click.option(
+    "--fit",
+    "parts",
+    metavar="PART,...",
+    help="Some of wiring, offsets, links, armature, damping, friction, scale; by default all but wiring.",
+)
 @click.option("--mass", type=real, metavar="KG", help="Weighed mass of all moving links.")
 @click.option(
     "--forces",
@@ -43,7 +48,7 @@ def command(
     """
     from idcontrol.cli.run import show_metrics
     from idcontrol.experiments import identified
-    from idcontrol.identify.identification import PARTS, Question, identify, weighed
+    from idcontrol.identify.identification import PARTS, WIRING, Question, identify, weighed
     from idcontrol.record.recording import fresh_folder
     from idcontrol.robots import writing
 
@@ -55,8 +60,8 @@ def command(
         raise InputError(f"--mass {mass}: a mass is positive")
     nominal, order, read = _read(logs, robot)
     asked = None if parts is None else frozenset(parts.split(","))
-    if asked is not None and not asked <= set(PARTS):
-        raise InputError(f"--fit {parts}: the parts are {', '.join(PARTS)}")
+    if asked is not None and not asked <= {WIRING, *PARTS}:
+        raise InputError(f"--fit {parts}: the parts are {', '.join((WIRING, *PARTS))}")
     measured = weighed(read) if forces is None else forces == "measured"
     if asked is None:
         asked = frozenset(PARTS) if measured or mass is not None else frozenset(PARTS) - {"scale"}
@@ -71,7 +76,7 @@ def command(
     if as_json:
         print_json(metrics)
         return
-    show_metrics(metrics, *_tables(metrics))
+    show_metrics(metrics, *_wires(metrics), *_tables(metrics))
     if out is not None:
         show(f"robot file: {out}; idcontrol check {out}")
 
@@ -101,6 +106,14 @@ def _read(logs: tuple[Path, ...], asked: str | None) -> tuple[Robot, str | None,
         for path, run in zip(logs, runs, strict=True)
     ]
     return robot, next(iter(orders), None), read
+
+
+def _wires(metrics: dict[str, Any]) -> list[Grid | str]:
+    """Return a line for each error of order or sign, and a line for each that the runs do not rule out."""
+    if metrics["wiring"] is None:
+        return []
+    lines = metrics["wiring"]["errors"] or ["order and signs of the joints: no error shows"]
+    return [*lines, *(f"the runs do not tell {doubt}" for doubt in metrics["wiring"]["unsure"])]
 
 
 def _tables(metrics: dict[str, Any]) -> list[Grid | str]:

@@ -94,7 +94,7 @@ def blocks(log: Log, robot: Robot, system: System) -> Blocks:
     model, places = system.model, mountings(robot, system)
     dof, m, a = system.order[system.n_unactuated :], system.n_velocities, system.n_actuated
     inertial = SIZE * (model.njoints - 1)
-    chosen = _windows(log)
+    chosen = block_ticks(log)
     lag = velocity_lag(log, system, chosen)
     width = sum(place.size for place in places)
     A, b = np.zeros((len(chosen), m, inertial + len(DRIVE) * a)), np.zeros((len(chosen), m))
@@ -109,22 +109,22 @@ def blocks(log: Log, robot: Robot, system: System) -> Blocks:
         measured = ~np.isnan(log.wrench[span].sum(axis=0))
         share = np.hanning(last - first + 2)[1:-1]
         for k, part in zip(range(first, last), share / share.sum(), strict=True):
-            acceleration = _acceleration(system, log, k)
+            rate = acceleration(system, log, k)
             # drives hold a torque between two states, so it belongs to the middle
             v = 0.5 * (log.v[k] + log.v[k + 1])
             q = pin.integrate(model, log.q[k], (0.5 * (log.t[k + 1] - log.t[k]) - lag) * v)
-            Y = pin.computeJointTorqueRegressor(model, data, q, v, acceleration)
+            Y = pin.computeJointTorqueRegressor(model, data, q, v, rate)
             A[n, :, :inertial] += part * Y
             speed = v[dof]
             # mean sign of a velocity that changes linearly
             sign = 2.0 * speed / np.maximum(np.abs(log.v[k, dof]) + np.abs(log.v[k + 1, dof]), 2.0 * STICK_RAD_S)
-            for i, column in enumerate((acceleration[dof], speed, sign, np.where(known, -log.tau[k], 0.0))):
+            for i, column in enumerate((rate[dof], speed, sign, np.where(known, -log.tau[k], 0.0))):
                 A[n, dof, inertial + i * a + joints] += part * column
             U[n, dof, width + joints] += part * (~known | (np.abs(speed) < REST_RAD_S))
             if touched.any():
                 pin.computeJointJacobians(model, data, q)
             for foot in np.flatnonzero(touched):
-                J = part * _jacobian(model, data, places[foot])
+                J = part * jacobian(model, data, places[foot])
                 use = measured[foot, : len(J)]
                 b[n] += J[use].T @ log.wrench[k, foot, : len(J)][use]
                 U[n, :, ends[foot] - len(J) : ends[foot]] += np.where(use, 0.0, J.T)
@@ -150,7 +150,7 @@ def velocity_lag(log: Log, system: System, windows: Sequence[tuple[int, int]]) -
     return float((ahead * change).sum()) / power if power > 0.0 else 0.0
 
 
-def _windows(log: Log) -> list[tuple[int, int]]:
+def block_ticks(log: Log) -> list[tuple[int, int]]:
     """Return the first tick of each block, and the tick after its last.
 
     If there are more than `MOST_BLOCKS` blocks, evenly spaced blocks are returned.
@@ -166,7 +166,7 @@ def _windows(log: Log) -> list[tuple[int, int]]:
     return windows[:: -(-len(windows) // MOST_BLOCKS) or 1]
 
 
-def _acceleration(system: System, log: Log, k: int) -> Array:
+def acceleration(system: System, log: Log, k: int) -> Array:
     """Return the spatial acceleration between tick k and the next, Pinocchio's layout, shape (nv,).
 
     The next linear velocity of a free-flyer is first rotated into the axes of the free-flyer at tick k.
@@ -180,7 +180,7 @@ def _acceleration(system: System, log: Log, k: int) -> Array:
     return acceleration
 
 
-def _jacobian(model: Any, data: Any, place: Mounting) -> Array:
+def jacobian(model: Any, data: Any, place: Mounting) -> Array:
     """Return the Jacobian of a point foot's contact point on level ground, or of a sole's frame.
 
     World axes, shape (3, nv) for point feet, (6, nv) for soles.

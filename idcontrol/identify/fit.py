@@ -98,10 +98,10 @@ def misfits(blocks: Blocks, sigma: Array, theta: Array) -> Array:
     The unknowns have the values with the smallest errors. The shape of `sigma` is (m,) or (n, m).
     """
     errors = (blocks.A @ theta - blocks.b) / sigma
-    return np.einsum("nij,nj->ni", _known(blocks.U / sigma[..., None]), errors)
+    return np.einsum("nij,nj->ni", remaining(blocks.U / sigma[..., None]), errors)
 
 
-def _known(unknowns: Array) -> Array:
+def remaining(unknowns: Array) -> Array:
     """Return the projections (n, m, m) of each block's equations that cancel the columns `unknowns` (n, m, u)."""
     left, singular, _ = np.linalg.svd(unknowns, full_matrices=False)
     used = left * (singular > RANK * singular[:, :1])[:, None, :]
@@ -115,7 +115,7 @@ def _projected(blocks: Blocks, sigma: Array) -> tuple[Array, Array]:
         The coefficients and right sides ``(A, -b)``, shape (n, m, p + 1); and the share of each equation that remains,
             0 to 1, shape (n, m).
     """
-    known = _known(blocks.U / sigma[..., None])
+    known = remaining(blocks.U / sigma[..., None])
     right = np.concatenate((blocks.A, -blocks.b[:, :, None]), axis=2) / sigma[..., None]
     return known @ right, np.einsum("nii->ni", known)
 

@@ -1,4 +1,4 @@
-"""Identify a robot from logs: encoder offsets, then parameters of bodies and drives.
+"""Identify a robot from logs: order and signs of joints, encoder offsets, then parameters of bodies and drives.
 
 The end of each log is held out: the fit does not use it, so it can judge the result.
 """
@@ -18,11 +18,14 @@ from idcontrol.identify.fit import Fit, fit, misfits
 from idcontrol.identify.logs import Log
 from idcontrol.identify.offsets import Offsets, offsets
 from idcontrol.identify.prior import Prior, prior_of
+from idcontrol.identify.wiring import Diagnosis, corrected, wiring
 from idcontrol.robots import Robot
 from idcontrol.types import Array
 
 PARTS: Final = ("offsets", "links", *DRIVE)
-"""What can be identified: encoder offsets, inertial parameters of links, and parameters of drives."""
+"""What is identified by default: encoder offsets, inertial parameters of links, and parameters of drives."""
+WIRING: Final = "wiring"
+"""What can also be identified: order and signs of the joints, before all else."""
 HELD_OUT: Final = 0.2
 """Share of each log that is held out."""
 KNOWN: Final = 0.5
@@ -33,7 +36,7 @@ class Question(NamedTuple):
     """What to identify.
 
     Attributes:
-        parts: The elements of `PARTS` to identify.
+        parts: The elements of `PARTS` to identify, and `WIRING`.
         mass: Weighed mass of all moving bodies [kg]; None if unknown.
         measured: True to use the recorded wrenches on feet; False to treat them as unknown.
     """
@@ -52,6 +55,7 @@ class Identified(NamedTuple):
         fit: The fitted parameters.
         offsets: The encoder offsets; None if they were not asked for, the base is fixed, or no two contact points ever
             stand simultaneously.
+        wiring: The order and signs of the joints; None if they were not asked for.
         before: Residual generalized forces of the nominal robot in each block of the held-out ends, shape (n, m)
             [N, N m], in the system's order.
         after: Residual generalized forces of the identified robot, as `before`.
@@ -61,6 +65,7 @@ class Identified(NamedTuple):
     prior: Prior
     fit: Fit
     offsets: Offsets | None
+    wiring: Diagnosis | None
     before: Array
     after: Array
 
@@ -77,18 +82,22 @@ def identify(logs: Sequence[Log], robot: Robot, question: Question) -> Identifie
     if not question.measured:
         logs = [log._replace(wrench=np.full_like(log.wrench, np.nan)) for log in logs]
     seen, unseen = zip(*(_split(log) for log in logs), strict=True)
+    wires, mended = None, unseen
+    if WIRING in question.parts:
+        wires = wiring(seen, robot, system, _nominal(robot, system))
+        seen, mended = (tuple(corrected(log, system, wires.wiring) for log in part) for part in (seen, unseen))
     shift = offsets(seen, robot, system) if "offsets" in question.parts and system.floats else None
     angle = np.zeros(system.n_actuated) if shift is None else shift.angle
     prior = prior_of(system, _nominal(robot, system), question.parts, question.mass)
     result = fit(_equations([_shifted(log, system, angle) for log in seen], robot, system), prior, system)
     before, after = (
-        (result.sigma * misfits(_equations(judges, robot, system), result.sigma, theta))[:, system.order]
-        for judges, theta in (
+        (result.sigma * misfits(_equations(judged, robot, system), result.sigma, theta))[:, system.order]
+        for judged, theta in (
             (unseen, prior.parameters(prior.start)[0]),
-            ([_shifted(log, system, angle) for log in unseen], result.theta),
+            ([_shifted(log, system, angle) for log in mended], result.theta),
         )
     )
-    return Identified(system, prior, result, shift, before, after)
+    return Identified(system, prior, result, shift, wires, before, after)
 
 
 def _nominal(robot: Robot, system: System) -> Actuators:

@@ -52,8 +52,8 @@ def translation(order: MachineOrder, system: System, feet: tuple[str, ...], wire
         wire: Format of the loop's datagrams.
 
     Raises:
-        InputError: The robot has a continuous joint, the order does not name each joint and each foot once, or it
-            turns, offsets or scales an unknown joint.
+        InputError: The robot has a continuous joint, the order does not name each joint and each foot once, it turns,
+            offsets or scales an unknown joint, or a torque scale is not positive.
     """
     names = system.actuated_names
     if system.joint_circle.any():
@@ -64,6 +64,9 @@ def translation(order: MachineOrder, system: System, feet: tuple[str, ...], wire
     for name in (*order.turned, *order.offset_rad, *order.torque_scale):
         if name not in names:
             raise InputError(f"{name} is not a joint of {wire.robot}; its joints are {', '.join(names)}")
+    for name, share in order.torque_scale.items():
+        if not share > 0.0:  # the machine's own brake would push the joint
+            raise InputError(f"torque_scale of {name} is {share:g}; correct the sign of this torque in the machine")
     place, a = np.argsort(listed), len(names)
     sign = np.array([-1.0 if name in order.turned else 1.0 for name in names])
     offset = np.array([order.offset_rad.get(name, 0.0) for name in names])

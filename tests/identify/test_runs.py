@@ -89,10 +89,25 @@ def test_the_command_writes_a_robot_file_that_is_fit_to_run(
     assert list((tmp_path / "runs").iterdir()) == records
 
 
+@pytest.mark.slow
+def test_the_command_says_which_joints_the_run_does_not_tell_apart(
+    trot: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = ["identify", str(trot.folder), "--fit", "wiring"]
+    assert cli.main([*asked, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)["wiring"]
+    assert said["errors"] == []
+    assert cli.main(asked) == 0
+    shown = capsys.readouterr().out
+    assert "no error shows" in shown
+    assert all(f"the runs do not tell {doubt}" in " ".join(shown.split()) for doubt in said["unsure"])
+
+
 @pytest.mark.parametrize(
     ("asked", "line"),
     [
-        (["--fit", "masses"], "the parts are offsets, links"),
+        (["--fit", "masses"], "the parts are wiring, offsets, links"),
         (["--out", "mine.urdf"], "ends with .toml"),
         (["--out", "nowhere/mine.toml"], "nowhere is not a folder"),
         (["--mass", "-3"], "a mass is positive"),

@@ -102,10 +102,11 @@ def test_a_drive_gives_the_intended_torque_in_any_order_of_joints(joints, turned
         ({"joints": ("elbow", "elbow")}, "must name each of shoulder, elbow once"),
         ({"turned": ("wrist",)}, "wrist is not a joint of arm"),
         ({"offset_rad": {"wrist": 0.1}}, "wrist is not a joint of arm"),
+        ({"torque_scale": {"elbow": -1.0}}, "torque_scale of elbow is -1; correct the sign"),
         ({"feet": ("LF",)}, "feet"),
     ],
 )
-def test_an_order_that_does_not_name_each_joint_once_is_refused(change, line):
+def test_an_order_that_does_not_fit_the_joints_is_refused(change, line):
     session = ArmSession()
     order = structs.replace(session.orders["swapped"], **change)
     with pytest.raises(InputError, match=line):
