@@ -13,19 +13,22 @@ import numpy as np
 import pinocchio as pin
 from msgspec import structs
 
-from idcontrol import controllers
+from idcontrol import controllers, sensing
 from idcontrol.loop.clock import NS
 from idcontrol.loop.machine import WATCHDOG
 from idcontrol.loop.safety import Fault, Mode, Policy
 from idcontrol.loop.session import resolve, wire_format
 from idcontrol.record.channels import views
 from idcontrol.scenes.walk import CommandSettings, WalkConfig, WalkPath
+from idcontrol.sensing import Sensing
 from idcontrol.types import Command, Status
 from tests.loop.rig import Rig
 
 WALK = "idcontrol.experiments.live:loop"
 WALK_S = 0.5
 """Duration of the walk [s]; faults begin in the first two thirds."""
+PLANNED = Sensing()
+"""The base is sent, and contacts are planned."""
 UNBALANCED = Fault.TIPPED | Fault.ASTRAY | Fault.FALLBACK | Fault.FAILED | Fault.CUT
 """Faults of a robot that loses its balance or its tracking."""
 
@@ -67,6 +70,10 @@ class Moody:
     def __init__(self, controller):
         self.whim, self.calls = None, 0
         self._controller = controller
+
+    @property
+    def load(self):
+        return self._controller.load
 
     def reset(self):
         self._controller.reset()
@@ -311,6 +318,16 @@ def pushed(storm, t, end):
     storm.at(t, lambda: storm.rig.machine._plant.push(velocity))
 
 
+def foot_sensor_sticks(storm, t, end):
+    foot = int(storm.rng.integers(4))
+    normal, force = np.array([0.0, 0.0, 1.0]), np.array([0.0, 0.0, storm.rng.choice([0.0, 60.0])])
+
+    def lie(of):
+        of["force_sensed"][foot], of["normal_sensed"][foot] = force, normal * (force[2] > 0.0)
+
+    storm.lie(t, end, lie)
+
+
 HELD = Fault.SILENT | Fault.PEER
 KINDS: dict[Callable, Fault] = {
     states_lost: HELD,
@@ -343,6 +360,7 @@ KINDS: dict[Callable, Fault] = {
     clock_jumps: Fault.CLOCK | HELD,
     recorder_ends: Fault.RECORDER,
     pushed: UNBALANCED,
+    foot_sensor_sticks: UNBALANCED,
 }
 """Kinds of faults, and the reasons with which each may end a run."""
 BALANCED = {"estop", "drive_error", "hot", "voltage", "recorder_ends", "state_is_nan"}
@@ -361,25 +379,43 @@ def system_of(robot):
     return resolve(WALK, WalkConfig(robot=robot)).system
 
 
-def walking(robot, kind, **options):
-    """Return a rig in which `robot` walks from its standing pose; `kind` of commands is torque or impedance."""
+def sensed(session, way):
+    """Return the parts of a loop that estimate the base and sense contacts as `way`, a `Sensing`, demands."""
+
+    def feet():
+        return session.setup().contacts
+
+    def sense():
+        return sensing.sense(way, feet, session.start)
+
+    return {"sense": None if sense() is None else sense, "stance": sensing.stance(way, feet)}
+
+
+def walking(robot, kind, way=PLANNED, **options):
+    """Return a rig in which `robot` walks from its standing pose.
+
+    The `kind` of commands is torque or impedance; `way` determines how base and contacts are known.
+    """
     session = session_of(robot, kind)
     controller = controllers.build(WalkConfig().controller, session.setup())
     usual = {"policy": Policy(voltage_v=(20.0, 30.0)), "machine_policy": WATCHDOG, "duration_s": WALK_S}
+    if way != PLANNED:
+        usual["parts"] = sensed(session, way)
     system = system_of(robot)
     return Rig(session=session, system=system, controller=Moody(controller), **(usual | options))
 
 
-def storm(seed):
+def storm(seed, contacts="planned"):
     """Return a robot after a storm of one to three faults; each is short, or lasts until the end.
 
-    Most robots are `links` with torque commands, which is cheap to simulate.
+    Most robots are `links` with torque commands, which is cheap to simulate. A robot whose `contacts` are not planned
+    may also have faulty force sensors.
     """
     rng = np.random.default_rng(seed)
     robot, kind = ("go1" if seed % 8 == 0 else "links"), ("impedance" if seed % 4 == 1 else "torque")
-    rig = walking(robot, kind, seed=seed)
+    rig = walking(robot, kind, Sensing(contacts=contacts), seed=seed)
     storm = Storm(rig, Body(rig), rng)
-    kinds = tuple(KINDS)
+    kinds = tuple(kind for kind in KINDS if kind is not foot_sensor_sticks or contacts != "planned")
     for t in np.sort(rng.uniform(0.1, 0.1 + 2.0 / 3.0 * WALK_S, rng.integers(1, 4))).tolist():
         kind = kinds[rng.integers(len(kinds))]
         end = t + rng.choice([0.02 * rng.random(), 0.2 * rng.random(), 9.0])

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from idcontrol import sensing
 from idcontrol.loop.safety import Fault, Mode
 from idcontrol.sensing import Sensing
 from tests.loop.sensors import READINGS, spoil
-from tests.loop.storms import Body, session_of, walking
+from tests.loop.storms import Body, walking
 
 SENSING = {
     "sent base": Sensing(),
@@ -34,18 +33,9 @@ class Faults:
 
 def walk(robot, kind, readings, way, duration_s, seed=0):
     """Return loop and machine after a walk with these sensors; its `rows` are `Faults`."""
-    session = session_of(robot, kind)
-
-    def feet():
-        return session.setup().contacts
-
-    def sense():
-        return sensing.sense(SENSING[way], feet, session.start)
-
-    parts = {"sense": None if sense() is None else sense, "stance": sensing.stance(SENSING[way], feet)}
-    rig = walking(robot, kind, duration_s=duration_s, parts=parts)
+    rig = walking(robot, kind, SENSING[way], duration_s=duration_s)
     rig.rows, rig.machine_rows = Faults(), Faults()
-    spoil(Body(rig), READINGS[readings], session.system.model, 1e-3, seed)
+    spoil(Body(rig), READINGS[readings], rig.session.system.model, 1e-3, seed)
     return rig.run()
 
 

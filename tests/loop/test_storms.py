@@ -240,3 +240,10 @@ def test_a_reason_that_no_fault_explains_is_not_true():
 def test_a_thousand_walks_with_random_faults_end_within_limits_on_the_ground_and_with_a_true_reason():
     for seed in range(1000, 2000):
         assert problems(storms.storm(seed)) == [], seed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("contacts", ["sensed", "geometry"])
+def test_thirty_walks_on_sensed_contacts_with_random_faults_end_as_others_do(contacts):
+    for seed in (*range(1000, 1020), *range(1600, 1680, 8)):  # every eighth is go1
+        assert problems(storms.storm(seed, contacts)) == [], seed
