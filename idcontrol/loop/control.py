@@ -12,6 +12,7 @@ from idcontrol.config import places
 from idcontrol.controllers.answer import check_command
 from idcontrol.loop.gate import Setpoints
 from idcontrol.loop.life import Halting
+from idcontrol.loop.load import BaseLoad
 from idcontrol.loop.observer import Observer
 from idcontrol.loop.safety import Fault, Policy
 from idcontrol.loop.session import Parts
@@ -88,6 +89,7 @@ class Control:
         """Read states of the `observer`, write `setpoints`, and record references and commands in the `telemetry`."""
         self._parts, self._policy = parts, policy
         self._observer, self._setpoints, self._telemetry, self.guard = observer, setpoints, telemetry, guard
+        self._load = BaseLoad(parts.controller, parts.system, policy.load_share)
         self._halting = parts.planner if isinstance(parts.planner, Halting) else None
         self.restart()
 
@@ -130,6 +132,7 @@ class Control:
         assert self._observer.state is not None
         self._parts.planner.reset(self._observer.state)
         self._parts.controller.reset()
+        self._load.restart()
 
     def _begin(self) -> Fault:
         self._reset()
@@ -164,4 +167,4 @@ class Control:
         fault = self._setpoints.take(driven, self._policy.tracking)
         if command.status == Status.FALLBACK and fault is not Fault.NOT_FINITE:
             fault |= Fault.FALLBACK
-        return fault
+        return fault | self._load.judge(state.t)

@@ -143,6 +143,9 @@ class Fault(enum.IntFlag):
     TORQUE = 2097152
     """The torque that a drive reports is outside the range of recently sent torques by more than
     `Policy.torque_share`."""
+    LOAD = 4194304
+    """The force on the base that no contact explains differs from its usual value by more than `Policy.load_share` of
+    the weight (`idcontrol.loop.load`)."""
 
 
 NAMES: Mapping[Fault, str] = MappingProxyType({fault: str(fault.name).lower() for fault in Fault})
@@ -171,6 +174,7 @@ MEANINGS: Mapping[Fault, str] = MappingProxyType(
         Fault.STALE: "the machine repeated an old state: its time stood still",
         Fault.CUT: "commanded torques or gains were beyond the limits or rates of the motors for too long",
         Fault.TORQUE: "a drive did not apply the torque that was sent",
+        Fault.LOAD: "a force that no contact explains acted on the base",
     }
 )
 """The faults in words, for reports."""
@@ -230,6 +234,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         stale: Rule for `Fault.STALE`.
         cut: Rule for `Fault.CUT`.
         torque: Rule for `Fault.TORQUE`; tolerated ticks are noted as an event in the record.
+        load: Rule for `Fault.LOAD`, by default an event in the record.
         start_s: Time limit for the other side to become ready; after that the loop ends without any torque.
         late_s: Age of the newest datagram above which the other side counts as silent; null means 20 periods, and at
             least 20 ms (`patience`).
@@ -254,6 +259,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             grow (`power_ramp_s`) do not count.
         torque_share: Largest difference between a sent and an applied torque, as a share of the torque limit. A joint
             may not stand still while its torque changes by more than this and its reference by more than `frozen`.
+        load_share: Largest difference of the unexplained force on the base from its usual value, as a share of the
+            robot's weight.
         stop_button: Button of the machine's joystick that requests the end: the robot comes to rest and lies down.
         hot_c: Highest temperature of a drive [°C]; null means the limit in the robot file.
         voltage_v: Lowest and highest supply voltage [V]; null means the limits in the robot file.
@@ -281,6 +288,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     stale: Rule = Rule()
     cut: Rule = Rule()
     torque: Rule = Rule(tolerate=20)
+    load: Rule = Rule(then="hold")
     start_s: Duration = 5.0
     late_s: Duration | None = None
     hang_s: Duration = 0.1
@@ -296,6 +304,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     tracking: Positive = 0.5
     cut_s: Duration = 0.2
     torque_share: Positive = 0.15
+    load_share: Positive = 0.06
     stop_button: Annotated[int, msgspec.Meta(ge=0, le=31)] = 0
     hot_c: Positive | None = None
     voltage_v: tuple[NotNegative, Positive] | None = None
