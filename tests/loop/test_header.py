@@ -16,6 +16,7 @@ import idcontrol.loop
 from idcontrol import cli
 from idcontrol.errors import InputError
 from idcontrol.loop import wire
+from idcontrol.loop.safety import Mode
 from idcontrol.loop.transport.shared import SharedLink, named
 from idcontrol.loop.wire import Drop, Format, Inbox, Kind, Outbox, names_number, robot_number
 from tests.loop.test_wire import of_version
@@ -205,6 +206,23 @@ def test_names_have_the_same_checksums(header):
     header.number.restype = ctypes.c_uint32
     for names in (["go1"], ["FL_hip_joint", "FR_hip_joint"]):
         assert header.number(",".join(names).encode()) == names_number(names)
+
+
+def test_constants_of_the_header_equal_the_wire():
+    text = HEADER.read_text()
+    for name, value in (
+        ("HEAD", wire.HEAD_BYTES),
+        ("LARGEST", wire.LARGEST),
+        ("AHEAD", wire.AHEAD),
+        ("AXES", wire.AXES),
+    ):
+        assert f"IDC_{name} = {value}" in text
+    assert f'#define IDC_MAGIC "{wire.MAGIC.decode()}"' in text
+    for mode in set(Mode) - {Mode.ARMED}:  # to its machine an armed loop is ready
+        assert f"IDC_{mode.name} = {mode.value}" in text
+    for drop in Drop:
+        assert f"IDC_{drop.name} = {drop.value}" in text
+    assert Mode.STOPPED == wire.LAST_MODE
 
 
 def test_the_command_line_prints_the_header(capsys):
