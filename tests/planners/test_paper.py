@@ -11,6 +11,8 @@ from idcontrol.planners.gait import Gait
 from idcontrol.planners.paper import IK_TOLERANCE, LINKS_NOMINAL, OriginalWaypoints, PaperPlanner, clamped_spline
 from tests.planners.walker import TICK, machine
 
+pytestmark = pytest.mark.interpreted
+
 POINTS = (0.02, 0.035, 0.075, 0.06)
 KNOT = 0.025
 
@@ -61,7 +63,6 @@ def walk(m, planner, steps, speed=0.2):
         state = m.state((k + 1) * TICK, pose, np.array([speed, 0.0, 0.0, 0.0]), plan.q, plan.v)
 
 
-@pytest.mark.interpreted
 def test_feet_land_half_a_period_of_travel_ahead_of_the_nominal_feet():
     m, planner = paper_planner(Schedule.constant(0.2))
     plans = list(walk(m, planner, 1200))

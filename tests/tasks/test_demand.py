@@ -15,6 +15,8 @@ from idcontrol.tasks.rows import task_rows
 from idcontrol.types import Array
 from tests.tasks.machine import Moving, moving
 
+pytestmark = pytest.mark.interpreted
+
 STANCES = {"all feet": (0, 1, 2, 3), "two feet": (0, 3), "one foot": (0,), "in flight": ()}
 STATES = 3334
 """Random programs for each robot: ten thousand in all."""

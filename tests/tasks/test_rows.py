@@ -10,6 +10,8 @@ from idcontrol.tasks import gather
 from idcontrol.tasks.rows import rotation_vector, task_rows
 from tests.tasks.machine import Moving, moving
 
+pytestmark = pytest.mark.interpreted
+
 FRAMES = {"go1": ("trunk", "FL_foot"), "talos": ("torso_2_link", "left_sole_link")}
 REFERENCES = {"WORLD": pin.WORLD, "LOCAL_WORLD_ALIGNED": pin.LOCAL_WORLD_ALIGNED, "LOCAL": pin.LOCAL}
 SAME = 1e-11
