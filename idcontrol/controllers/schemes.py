@@ -297,13 +297,15 @@ def _held_fast(held: Bound, f: Array, arena: Arena) -> tuple[int, float]:
     outcome is `COARSE` if no set of sticking contacts is consistent; `models.sticking` decides which contacts hold.
     """
     p = held.borrowed
+    # a contact of a slow sole may open at 1e-8 m/s: by the tolerance of another model it would not, and be held
+    opening = no_slip.OPENING if p.cones.law == DISSIPATION else coulomb.OPENING
     uncertain(p.w, arena)
     stick = flags(arena, p.which.shape[0])
     for i in range(stick.shape[0]):
         stick[i] = p.contacts.gap[i] <= CLOSED_GAP
     p.active[:] = 0  # the active rows belong to another problem
     while True:
-        answer, note = settled_kernel(p.w, p.cones.held, stick, arena)
+        answer, note = settled_kernel(p.w, opening, p.cones.held, stick, arena)
         assign(f, answer.f)
         if answer.number == status.SOLVED and note == CONSISTENT_ROLES:
             residual = missed_law(p.w, p.cones.mu, f, arena)
@@ -387,7 +389,7 @@ def without_slip(held: Bound, f: Array, solved: bool, arena: Arena) -> Answer:
     p = held.borrowed
     impulse, stay = vector(arena, p.w.fixed.shape[0]), np.ones(p.cones.mu.shape[0], dtype=np.bool_)
     if not solved:
-        settled, _ = settled_kernel(p.w, stay, stay, arena)
+        settled, _ = settled_kernel(p.w, no_slip.OPENING, stay, stay, arena)
         assign(f, settled.f)
         solved = settled.number == status.SOLVED
     if solved:

@@ -55,7 +55,7 @@ SLIP_SPEED: Final = 1e-6
 that no impulse can change (math.md, section 4.3).
 """
 
-_OPEN: Final = 1e-7
+OPENING: Final = 1e-7
 """A contact is open if its opening speed exceeds this share of a reference speed, which is its speed at zero impulse
 plus the speed that impulses add (math.md, section 13.3).
 """
@@ -142,12 +142,12 @@ def _candidates(rigid: int, stick: Integers, active: Integers, arena: Arena) -> 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _opening(rho: Array, c: Array, roundoff: Array, x: Array, row: int) -> float:  # pragma: no cover - compiled
-    """Return the value of ``c + ρ x`` above which a contact is open: `_OPEN` (|c| + |ρ x|), plus rounding bounds."""
+    """Return the value of ``c + ρ x`` above which a contact is open: `OPENING` (|c| + |ρ x|), plus rounding bounds."""
     change, size = 0.0, abs(c[row])
     for d in range(x.shape[0]):
         change += rho[row, d] * x[d]
         size += abs(rho[row, d] * x[d])
-    return _OPEN * (abs(c[row]) + abs(change)) + roundoff[row] + rounding(1 + x.shape[0], size)
+    return OPENING * (abs(c[row]) + abs(change)) + roundoff[row] + rounding(1 + x.shape[0], size)
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -298,7 +298,7 @@ def _largest_slip(
     """Return the largest velocity of the rows that should hold (see `no_slip_kernel`)."""
     n, slip = closed.shape[0], 0.0
     for i in range(n):
-        least = _OPEN * (abs(c[i]) + abs(w[i] - c[i]))
+        least = OPENING * (abs(c[i]) + abs(w[i] - c[i]))
         # compute rounding bounds only if the verdict depends on them: each takes time proportional to the number of
         # rows
         opens = closed[i] and w[i] > least and w[i] > least + row_rounding(rho, c, roundoff, f, x, i)
@@ -407,7 +407,7 @@ def solve_whitened(
     )
     if number == SOLVED and slip <= SLIP_SPEED:
         return finish(problem, whitened, f, Ending(Status.SOLVED, residual, iterations), active)
-    solution, why = settle(whitened, _OPEN, closed, closed, dual=dual, lets_slip=problem.prescribed is None)
+    solution, why = settle(whitened, OPENING, closed, closed, dual=dual, lets_slip=problem.prescribed is None)
     number, residual = solution.number, solution.residual
     if not why:
         n, w, x = closed.size, np.empty(closed.size), np.empty(whitened.rho.shape[1])
@@ -526,12 +526,13 @@ def _settle_kernel(
 @linked
 @njit(cache=True, inner=True, error_model="numpy")
 def settled_kernel(
-    w: Whitened, may: Booleans, stick: Booleans, arena: Arena
+    w: Whitened, opening: float, may: Booleans, stick: Booleans, arena: Arena
 ) -> tuple[Frictionless, int]:  # pragma: no cover - compiled
     """Find the contacts that stick among contacts with infinite friction; no other contact has friction.
 
     Args:
         w: The step in whitened form, with rounding bounds.
+        opening: As for `settle`.
         may: Contacts that may stick, shape (n,).
         stick: Contacts that stick in the first attempt, shape (n,).
         arena: Arena for all arrays.
@@ -541,7 +542,7 @@ def settled_kernel(
     """
     most = vector(arena, w.c.shape[0])
     most[:] = np.inf
-    frame = _Frame(w.rho, w.c, w.roundoff, most, w.v_free.shape[0], _OPEN, False, HELD_RANK_TOLERANCE)
+    frame = _Frame(w.rho, w.c, w.roundoff, most, w.v_free.shape[0], opening, False, HELD_RANK_TOLERANCE)
     answer: tuple[Frictionless, int] = _settle_kernel(frame, may, stick, False, arena)
     return answer
 

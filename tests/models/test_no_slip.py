@@ -126,7 +126,7 @@ def test_the_compiled_search_finds_the_motion_of_the_whole_solution(quadruped, i
         contacts, w = problem.contacts, whiten(problem)
         expected = contacts.jacobian[: len(contacts)] @ no_slip.solve(problem).v_plus + contacts.gap / problem.h
         closed = contacts.gap <= 1e-5
-        answer, _ = no_slip.settled_kernel(w, closed, closed, HEAP)
+        answer, _ = no_slip.settled_kernel(w, no_slip.OPENING, closed, closed, HEAP)
         assert answer.number == SOLVED
         velocities = (w.c + w.rho @ (w.rho.T @ answer.f))[: len(contacts)]
         np.testing.assert_allclose(velocities, expected, rtol=0, atol=1e-9 * np.abs(expected).max() + 1e-12)
@@ -211,7 +211,7 @@ def gripper(closing):
 @pytest.mark.interpreted
 def test_the_search_for_closed_contacts_reports_conflicting_velocities():
     closed = np.ones(2, dtype=np.bool_)
-    answer, note = no_slip.settled_kernel(whiten(gripper(0.1)), closed, closed, HEAP)
+    answer, note = no_slip.settled_kernel(whiten(gripper(0.1)), no_slip.OPENING, closed, closed, HEAP)
     assert answer.number != SOLVED
     assert NOTES[note] == SQUEEZE
 
