@@ -132,12 +132,12 @@ def run(config: Config, progress: Progress) -> Results:
         findings += [
             Finding(
                 f"speedup_{_word(name)}",
-                float(trials["coulomb-lcp"].mean() / trials[name].mean()),
+                trials["coulomb-lcp"].mean() / trials[name].mean(),
                 paper=round(printed, 2),
                 derivation=SHARED if factor > printed else "",
             ),
             Finding(f"speedup_solving_{_word(name)}", factor),
-            Finding(f"speedup_warm_{_word(name)}", float(warm["coulomb-lcp"].mean() / warm[name].mean())),
+            Finding(f"speedup_warm_{_word(name)}", warm["coulomb-lcp"].mean() / warm[name].mean()),
         ]
     return Results(findings=findings, series=series, drawings=[_drawing(trials)])
 
@@ -254,17 +254,14 @@ def _findings(
     word, usual = _word(name), config == Config(plant=config.plant)
     return [
         Finding(
-            f"steps_held_{word}",
-            grip.held,
-            paper=model.steps_held if usual else None,
-            holds=grip.held == config.steps,
+            f"steps_held_{word}", grip.held, paper=model.steps_held if usual else None, holds=grip.held == config.steps
         ),
-        Finding(f"drop_{word}_m", float(grip.drop[-1])),
-        Finding(f"trial_{word}_s", float(trials.mean()), paper=model.trial_s if usual else None),
+        Finding(f"drop_{word}_m", grip.drop[-1]),
+        Finding(f"trial_{word}_s", trials.mean(), paper=model.trial_s if usual else None),
         Finding(
             f"variables_{word}", int(model.variables * grip.contacts), paper=model.variables * 36 if usual else None
         ),
-        Finding(f"pivots_mean_{word}", float(cold_pivots.mean()), beside=usual and name == "noslip"),
+        Finding(f"pivots_mean_{word}", cold_pivots.mean(), beside=usual and name == "noslip"),
         Finding(f"loaded_contacts_{word}", grip.loaded, beside=usual and name == "noslip"),
     ]
 

@@ -272,15 +272,15 @@ def _main(config: Config, walls: bool, fall: Fall) -> list[Finding]:
             holds=iterations <= 1.5 * PAPER_ITERATIONS if walls else None,
             beside=walls,
         ),
-        Finding(f"step_{where}_us", float(np.median(fall.step_us[steady]))),
+        Finding(f"step_{where}_us", np.median(fall.step_us[steady])),
         Finding(
             f"momentum_error_{where}",
-            float(fall.momentum_error.max()),
-            holds=bool(fall.momentum_error.max() <= config.tolerance and fall.solved.all()),
+            fall.momentum_error.max(),
+            holds=fall.momentum_error.max() <= config.tolerance and fall.solved.all(),
         ),
-        Finding(f"contacts_{where}", float(fall.contacts[-1])),
-        Finding(f"slip_{where}_m_s", float(fall.slip[steady].mean()), holds=fall.resting_slip <= bound),
-        Finding(f"kept_{where}", bool(inside and through), holds=bool(inside and through)),
+        Finding(f"contacts_{where}", fall.contacts[-1]),
+        Finding(f"slip_{where}_m_s", fall.slip[steady].mean(), holds=fall.resting_slip <= bound),
+        Finding(f"kept_{where}", inside and through, holds=inside and through),
     ]
 
 
@@ -307,7 +307,7 @@ def _growth(config: Config, walls: bool, falls: Sequence[Fall]) -> list[Finding]
     where = ground(walls)
     medians = [float(np.median(fall.step_us)) for fall in falls]
     findings = [
-        Finding(f"step_{where}_{size}_bodies_us", median, holds=bool(fall.solved.all()))
+        Finding(f"step_{where}_{size}_bodies_us", median, holds=fall.solved.all())
         for size, median, fall in zip(config.sizes, medians, falls, strict=True)
     ]
     if len(set(config.sizes)) > 1:

@@ -192,6 +192,6 @@ def findings(total: StepCount, fell: list[bool], memory: Array) -> list[Finding]
         Finding("unreported", total.unreported, holds=total.unreported == 0),
         Finding("beyond_limit", total.beyond_limit, holds=total.beyond_limit == 0),
         Finding("not_finite", total.not_finite, holds=total.not_finite == 0),
-        Finding("memory_mb", float(memory[-1])),
+        Finding("memory_mb", memory[-1]),
         Finding("memory_growth_mb", growth, holds=growth < GROWTH_MB),
     ]

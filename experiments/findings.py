@@ -52,15 +52,21 @@ class Finding:
     """
 
     key: str
-    value: float | int | str | bool | None
-    holds: bool | None = None
-    agrees: bool | None = None
+    value: float | int | str | bool | np.generic | None
+    holds: bool | np.bool | None = None
+    agrees: bool | np.bool | None = None
     beside: bool = True
     paper: float | int | str | None = None
     source: str = ""
     derivation: str = ""
     unit: str = ""
     note: str = ""
+
+    def __post_init__(self) -> None:
+        """Convert NumPy's numbers to Python's."""
+        for name in ("value", "holds", "agrees"):
+            if isinstance(number := getattr(self, name), np.generic):
+                object.__setattr__(self, name, number.item())
 
     def described(self, rows: Mapping[str, Mapping[str, Any]]) -> Finding:
         """Return a copy with empty fields filled from the row for its key, or for the longest pattern that matches."""
@@ -77,7 +83,7 @@ class Finding:
             return None
         if isinstance(self.paper, str):
             outcome = self.holds if self.agrees is None else self.agrees
-            return None if outcome is None else verdict(outcome, self.derivation)
+            return None if outcome is None else verdict(bool(outcome), self.derivation)
         agrees = isinstance(self.value, int | float) and close(self.value, self.paper)
         return verdict(agrees, self.derivation)
 

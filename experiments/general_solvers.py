@@ -149,9 +149,7 @@ def in_heaps(results: Heaps, bodies: int) -> list[Finding]:
             findings.append(Finding(f"speedup_{key}_bodies", factor, agrees=factor < 1.0))
     if GUROBI in solvers:
         if (True, bodies) in results:
-            findings.append(
-                Finding("iterations_walls_clarabel", float(results[True, bodies][GUROBI].iterations.mean()))
-            )
+            findings.append(Finding("iterations_walls_clarabel", results[True, bodies][GUROBI].iterations.mean()))
         means = {
             name: np.concatenate([each[name].momentum_error for each in results.values()]).mean()
             for name in (SAP, *solvers)
@@ -175,7 +173,7 @@ def in_a_grip(results: Mapping[str, Beside]) -> list[Finding]:
         findings += [
             Finding(f"distance_{name}", median, holds=median <= SAME),
             Finding(f"speedup_over_{name}", speedup(results, SAP, name)),
-            Finding(f"iterations_{name}", float(one.iterations.mean())),
+            Finding(f"iterations_{name}", one.iterations.mean()),
             Finding(f"momentum_error_{name}", worst, agrees=worst < 2e-6 if name == GEODESIC else None),
         ]
     return findings

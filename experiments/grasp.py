@@ -257,7 +257,7 @@ def _check(scene: GraspScene, swing: ArmSwing) -> list[Finding]:
     grip = _grip_torque(scene, tips, start, system)
     mu = grasp_feasibility.least_friction(loads, grip, fingers, limit)
     return [
-        Finding("can_hold", bool(np.isfinite(needed))),
+        Finding("can_hold", np.isfinite(needed)),
         Finding("grip_needed_nm", needed if np.isfinite(needed) else None),
         Finding("grip_given_nm", grip),
         Finding("mu_needed_by_given_grip", mu if np.isfinite(mu) else None),

@@ -326,7 +326,7 @@ def run(config: Config, progress: Progress) -> Results:
     return Results(
         findings=[
             *_findings(ways, log, lag * h, 0.5 * reach / apart * float(wrench[0, 2])),
-            Finding("total_err_n", float((measured.sum(axis=1) - wrench[:, 2]).mean())),
+            Finding("total_err_n", (measured.sum(axis=1) - wrench[:, 2]).mean()),
             *(Finding(key, value) for key, value in lateral(wrench, corners, measured).items()),
         ],
         series={

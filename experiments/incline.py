@@ -215,7 +215,7 @@ def _distance(config: Config, model: RampModel, mu: float | None, key: str, slid
         holds = abs(value - exact) <= 1.5 * config.step_s / config.duration_s * exact
     else:
         holds = abs(slide.speed) <= model.creep * (1.0 if mu is None else mu) * GRAVITY * config.step_s
-    return Finding(key, value, holds=bool(holds))
+    return Finding(key, value, holds=holds)
 
 
 def _corner_force(config: Config, name: str, model: RampModel) -> Finding:
@@ -227,7 +227,7 @@ def _corner_force(config: Config, name: str, model: RampModel) -> Finding:
         f"{_key('corner_force', name)}_n",
         value,
         # transients last a few steps: afterwards they are below a thousandth
-        holds=bool(abs(value - exact) <= 1e-3 * exact),
+        holds=abs(value - exact) <= 1e-3 * exact,
         beside=name == "constraint" and config == Config(plant=config.plant),
     )
 
@@ -241,7 +241,7 @@ def _threshold(config: Config, name: str, model: RampModel) -> Finding:
     return Finding(
         f"{_key('speed_at_threshold', name)}_m_s",
         below,
-        holds=bool(abs(below - missing) <= 0.1 * missing + creep and abs(above) <= creep),
+        holds=abs(below - missing) <= 0.1 * missing + creep and abs(above) <= creep,
     )
 
 
@@ -256,7 +256,7 @@ def _hertz_depth(config: Config) -> Finding:
         "hertz_depth_m",
         value,
         # the two lower feet carry more load, and depth grows as the 2/3 power of the load: the mean differs a little
-        holds=bool(abs(value - exact) <= 0.01 * exact),
+        holds=abs(value - exact) <= 0.01 * exact,
     )
 
 

@@ -243,19 +243,15 @@ def _counts(config: Config, scene: Scene, steps: Array) -> list[Finding]:
     velocities, simulated = scene.plant.velocities, config.step_s * len(spent)
     return [
         Finding("velocities", velocities, holds=velocities == PAPER_VELOCITIES),
-        Finding("contacts_mean", float(contacts.mean())),
-        Finding("contacts_max", int(contacts.max()), agrees=bool(contacts.max() >= PAPER_CONTACTS)),
-        Finding("iterations_mean", float(iterations.mean())),
+        Finding("contacts_mean", contacts.mean()),
+        Finding("contacts_max", int(contacts.max()), agrees=contacts.max() >= PAPER_CONTACTS),
+        Finding("iterations_mean", iterations.mean()),
         Finding("iterations_max", int(iterations.max())),
-        Finding(
-            "momentum_error",
-            float(momentum.max()),
-            agrees=bool(momentum.max() <= PAPER_MOMENTUM_ERROR),
-        ),
-        Finding("residual", float(residual.max()), holds=bool(residual.max() <= config.tolerance and solved.all())),
-        Finding("complementarity_error", float(complementarity.max()), holds=bool(complementarity.max() < 1e-9)),
+        Finding("momentum_error", momentum.max(), agrees=momentum.max() <= PAPER_MOMENTUM_ERROR),
+        Finding("residual", residual.max(), holds=residual.max() <= config.tolerance and solved.all()),
+        Finding("complementarity_error", complementarity.max(), holds=complementarity.max() < 1e-9),
         Finding("step_ms", 1e3 * float(np.median(spent))),
-        Finding("real_time_factor", float(simulated / spent.sum())),
+        Finding("real_time_factor", simulated / spent.sum()),
     ]
 
 

@@ -137,15 +137,13 @@ def _of_one(config: Config, h: float, swing: Swing) -> list[Finding]:
     fall = config.mass_kg * GRAVITY * config.length_m
     lost = float(np.abs(swing.energy).max())
     return [
-        Finding(
-            f"joint_error_h_{h:g}_m", float(swing.joint_error.max()), holds=bool(swing.joint_error.max() <= 2.0 * most)
-        ),
+        Finding(f"joint_error_h_{h:g}_m", swing.joint_error.max(), holds=swing.joint_error.max() <= 2.0 * most),
         Finding(
             f"energy_error_h_{h:g}_j",
             lost,
             # first order: the relative energy error equals the rotation in a step; the energy of the fall is m g times
             # length
-            holds=bool(lost <= 5.0 * h / np.sqrt(config.length_m / GRAVITY) * fall),
+            holds=lost <= 5.0 * h / np.sqrt(config.length_m / GRAVITY) * fall,
         ),
     ]
 

@@ -170,14 +170,12 @@ def _of_one(config: Config, h: float, one: Bounce) -> list[Finding]:
     meets = quarter_swing(config)
     return [
         Finding(f"restitution_h_{h:g}", one.restitution, holds=bool(holds) if undamped else None, beside=h >= 1e-5),
-        Finding(
-            f"first_contact_h_{h:g}_s", one.first_contact, holds=bool(abs(one.first_contact - meets) <= 2.0 * h + 1e-9)
-        ),
+        Finding(f"first_contact_h_{h:g}_s", one.first_contact, holds=abs(one.first_contact - meets) <= 2.0 * h + 1e-9),
         Finding(
             f"deepest_h_{h:g}_rad",
             one.deepest,
             # the pendulum goes beyond an elastic limit by speed / ω, or less far with a coarse step, but never farther
-            holds=bool(one.deepest <= 1.01 * np.sqrt(2.0 * GRAVITY / config.length_m) / omega),
+            holds=one.deepest <= 1.01 * np.sqrt(2.0 * GRAVITY / config.length_m) / omega,
         ),
     ]
 

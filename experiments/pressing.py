@@ -41,7 +41,7 @@ def findings(press: Press, arrays: Mapping[str, Array]) -> list[Finding]:
         judged("touch_force_max_n", force[touching], BLOW_SHARE * target, "N"),
         judged("press_err_mean_n", error.mean(keepdims=True) if error.size else error, MEAN_SHARE * target, "N"),
         judged("press_err_max_n", error, MAX_SHARE * target, "N"),
-        Finding("slid_m", float(h * arrays["slip"][pressed, -1].sum())),
+        Finding("slid_m", h * arrays["slip"][pressed, -1].sum()),
         judged("rest_slip_m", moved, RESTING_M, "m"),
     ]
 

@@ -35,9 +35,9 @@ def record(out: Path, run: Run, controller: str, replayed: Replayed) -> dict[str
     results = Results(
         findings=[
             Finding("ticks", len(t)),
-            Finding("equal_share", float((diff == 0.0).all(axis=1).mean()), note="share of ticks with equal torques"),
-            Finding("tau_diff_max_nm", float(diff.max())),
-            Finding("tau_diff_mean_nm", float(diff.mean())),
+            Finding("equal_share", (diff == 0.0).all(axis=1).mean(), note="share of ticks with equal torques"),
+            Finding("tau_diff_max_nm", diff.max()),
+            Finding("tau_diff_mean_nm", diff.mean()),
             Finding("dtau_mean_nm_s", rates[0]),
             Finding("dtau_recorded_nm_s", rates[1]),
             Finding(

@@ -160,9 +160,7 @@ def _findings(name: str, contacts: Sequence[int], medians: Array, floors: Array)
     most = max(within, default=0)
     findings = [
         Finding(
-            f"{key}_contacts_within_1_ms",
-            most,
-            holds=None if paper is None else _as_many(paper, contacts, medians),
+            f"{key}_contacts_within_1_ms", most, holds=None if paper is None else _as_many(paper, contacts, medians)
         )
     ]
     # relative to the floor, so that a changing load on the machine cancels

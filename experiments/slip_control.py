@@ -340,11 +340,11 @@ def _sizes(config: Config, history: GripHistory) -> list[Finding]:
                 f"contacts_{name}",
                 count,
                 # a cell counts fully or not at all, so the error is about the number of cells along the rim
-                holds=bool(abs(count - expected) <= 2.0 * 2.0 * np.pi * radius / config.cell_m * 0.5),
+                holds=abs(count - expected) <= 2.0 * 2.0 * np.pi * radius / config.cell_m * 0.5,
             )
         )
         grip = float(history.grip[late].mean())
-        findings.append(Finding(f"grip_{name}_n", grip, paper=force, holds=bool(abs(grip - force) < 1e-2 * force)))
+        findings.append(Finding(f"grip_{name}_n", grip, paper=force, holds=abs(grip - force) < 1e-2 * force))
     return findings
 
 
@@ -356,7 +356,7 @@ def _motion(config: Config, history: GripHistory) -> list[Finding]:
     creep = float(history.creep[firm].max())
     findings = [
         Finding("creep_firm_m_s", creep, holds=creep <= bound),
-        Finding("pitch_rate_firm_rad_s", float(rate[firm].max()), holds=bool(rate[firm].max() < SPEED_OF_SLIP)),
+        Finding("pitch_rate_firm_rad_s", rate[firm].max(), holds=rate[firm].max() < SPEED_OF_SLIP),
     ]
     loose = history.force == config.loose_n
     moved = history.pitch[loose]
@@ -365,12 +365,12 @@ def _motion(config: Config, history: GripHistory) -> list[Finding]:
     findings.append(
         Finding(
             "pitch_first_slip_rad",
-            float(moved[: round((1.0 - config.duty) * config.period_s / config.step_s)][-1]),
+            moved[: round((1.0 - config.duty) * config.period_s / config.step_s)][-1],
             # it must slip if, and only if, friction cannot hold the torque of the weight
-            holds=bool((moved[-1] - moved[0] > 0.1) == (ratio < 1.0)),
+            holds=(moved[-1] - moved[0] > 0.1) == (ratio < 1.0),
         )
     )
-    findings.append(Finding("pitch_end_rad", float(history.pitch[-1])))
+    findings.append(Finding("pitch_end_rad", history.pitch[-1]))
     return findings
 
 
@@ -381,8 +381,8 @@ def _solver(config: Config, history: GripHistory, solved: bool) -> list[Finding]
     same = config.tolerance == Config().tolerance
     return [
         Finding("iterations", iterations, holds=iterations <= 1.0 if same else None, beside=same),
-        Finding("momentum_error", error, holds=bool(error <= config.tolerance and solved), beside=same),
-        Finding("step_us", float(np.median(history.step_us))),
+        Finding("momentum_error", error, holds=error <= config.tolerance and solved, beside=same),
+        Finding("step_us", np.median(history.step_us)),
     ]
 
 
@@ -394,7 +394,7 @@ def _torque(config: Config) -> Finding:
         "torque_loose_n_m",
         torque,
         # each cell acts at its middle: an error of second order in its size
-        holds=bool(abs(torque - exact) < (config.cell_m / radius) ** 2 * exact),
+        holds=abs(torque - exact) < (config.cell_m / radius) ** 2 * exact,
     )
 
 

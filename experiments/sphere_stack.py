@@ -194,8 +194,8 @@ def _findings(config: Config, name: str, spheres: int, stack: Stack) -> list[Fin
     return [
         Finding(f"time_{key}_s", stack.spent_s / virtual),
         Finding(f"stands_{key}", stands, holds=stands, beside=name == "constraint"),
-        Finding(f"ground_force_{key}", stack.ground_force, holds=bool(abs(stack.ground_force - 1.0) < 1e-3)),
-        Finding(f"sunk_{key}_m", stack.sunk, holds=bool(abs(stack.sunk - exact) <= 0.01 * exact)),
+        Finding(f"ground_force_{key}", stack.ground_force, holds=abs(stack.ground_force - 1.0) < 1e-3),
+        Finding(f"sunk_{key}_m", stack.sunk, holds=abs(stack.sunk - exact) <= 0.01 * exact),
     ]
 
 

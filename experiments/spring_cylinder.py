@@ -203,14 +203,14 @@ def _energy(config: Config, sliding: Mapping[str, Oscillation], rolling: Mapping
             "energy_band_symplectic_sliding",
             band,
             # the samples of a few periods miss the extremes of the ellipse by a little
-            holds=bool(0.95 * exact_band <= band <= exact_band * (1.0 + 1e-9)),
+            holds=0.95 * exact_band <= band <= exact_band * (1.0 + 1e-9),
         ),
         Finding(
             "energy_error_midpoint_sliding",
             kept,
             holds=kept < 1e-10,  # rounding errors of about a hundred steps
         ),
-        Finding("energy_band_midpoint_rolling", rolling_band, holds=bool(rolling_band < 1.5 * lost + 2e-4)),
+        Finding("energy_band_midpoint_rolling", rolling_band, holds=rolling_band < 1.5 * lost + 2e-4),
     ]
     for name, motions in (("sliding", sliding), ("rolling", rolling)):
         rest = float(motions["implicit"].energy[-1])
@@ -230,7 +230,7 @@ def _orders(config: Config, steps: Array, errors: Mapping[str, Array]) -> list[F
                 f"order_{name}_rolling",
                 order,
                 # only the slip of the regularized friction differs from ideal rolling
-                holds=bool(abs(order - ideal) < 0.02),
+                holds=abs(order - ideal) < 0.02,
             )
         )
     ratio = float(errors["implicit"][-1] / errors["symplectic"][-1])
@@ -245,7 +245,7 @@ def _loss(config: Config, name: str) -> Finding:
     lost = 1.0 - float(np.mean(energy[-window:]) / np.mean(energy[:window]))
     exact = 1.0 - float(np.exp(-loss_rate(config) * (config.long_s - window * config.step_s)))
     return Finding(
-        f"energy_lost_{name}_rolling", lost, holds=bool(abs(lost - exact) < 0.1 * exact), beside=config.long_s == 600.0
+        f"energy_lost_{name}_rolling", lost, holds=abs(lost - exact) < 0.1 * exact, beside=config.long_s == 600.0
     )
 
 

@@ -28,10 +28,7 @@ def findings(way: Way, arrays: Mapping[str, Array]) -> list[Finding]:
         Finding("walked_s", max(0.0, float(min(t[-1], way.times[-1]) - way.times[0]))),
         Finding("waypoints_reached", reached, holds=reached == len(way.times) - 1, note=f"of {len(way.times) - 1}"),
         Finding(
-            "route_err_mean_m",
-            mean,
-            holds=mean is not None and mean < FOLLOWS_M,
-            note=f"limit {1e3 * FOLLOWS_M:g} mm",
+            "route_err_mean_m", mean, holds=mean is not None and mean < FOLLOWS_M, note=f"limit {1e3 * FOLLOWS_M:g} mm"
         ),
-        Finding("route_err_max_m", float(off[walked].max(initial=0.0))),
+        Finding("route_err_max_m", off[walked].max(initial=0.0)),
     ]

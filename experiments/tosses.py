@@ -367,7 +367,7 @@ def _of_cube(cube: Cube, hits: Impacts) -> list[Finding]:
     if hits.number.size:
         findings.append(Finding("impulse_delay_s", hits.delay))
         for what, values in (("friction", hits.friction), ("restitution", hits.restitution)):
-            findings.append(Finding(f"{what}_in_impacts", float(np.percentile(values, 50))))
+            findings.append(Finding(f"{what}_in_impacts", np.percentile(values, 50)))
     return findings
 
 

@@ -254,12 +254,9 @@ def findings(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Finding
         *([Finding("hand_err_max_m", hand, holds=hand < FOLLOWED_M, note=FOLLOWS)] if moves else []),
         *(pressing.findings(motion, arrays) if isinstance(motion, Press) else []),
         *(Finding(key, value) for key, value in metrics.sole_wrenches(arrays).items()),
-        Finding("torque_share_max", float(share.max())),
+        Finding("torque_share_max", share.max()),
         Finding("torque_jump_share_max", jump, holds=jump < JUMP_SHARE, note=f"limit {JUMP_SHARE}"),
-        *(
-            Finding(f"demand_{name}_share", float(np.mean(arrays["demand"] == number)))
-            for number, name in enumerate(DEMANDS)
-        ),
+        *(Finding(f"demand_{name}_share", np.mean(arrays["demand"] == number)) for number, name in enumerate(DEMANDS)),
         *(_landings(scene, motion, arrays) if isinstance(motion, Walk) else []),
         *([] if scene.way is None else teleop.findings(scene.way, arrays)),
     ]
@@ -276,16 +273,16 @@ def _balance(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Finding
     slid = arrays["slide"][:, corners] / config.rate_hz * steady
     slipped = max(_moved(slid[:, k], stands[:, patch[k]]) for k in corners)
     return [
-        Finding("com_err_rms_m", float(np.sqrt(np.mean(error**2)))),
+        Finding("com_err_rms_m", np.sqrt(np.mean(error**2))),
         Finding(
             "com_err_max_m",
-            float(error.max()),
+            error.max(),
             holds=None if pushed else bool(error.max() < FOLLOWED_M),
             note="" if pushed else FOLLOWS,
         ),
-        Finding("com_err_end_m", float(error[-1]), holds=bool(error[-1] < FOLLOWED_M), note=FOLLOWS),
-        Finding("trunk_err_max_rad", float(arrays["trunk_err"].max())),
-        Finding("slip_mean_m_s", float(arrays["slip"][:, :feet][stands].mean())),
+        Finding("com_err_end_m", error[-1], holds=error[-1] < FOLLOWED_M, note=FOLLOWS),
+        Finding("trunk_err_max_rad", arrays["trunk_err"].max()),
+        Finding("slip_mean_m_s", arrays["slip"][:, :feet][stands].mean()),
         Finding("slipped_m", slipped, holds=slipped < SLIPPED_M, note=f"limit {1e3 * SLIPPED_M:g} mm"),
     ]
 
@@ -320,10 +317,10 @@ def _landings(scene: WholeBodyScene, walk: Walk, arrays: Mapping[str, Array]) ->
         Finding("touchdowns", len(landings), holds=len(landings) == sum(len(step.feet) for step in walk.steps)),
         Finding("replans", walk.caught),
         *(Finding(key, value, note=f"{what}; {low}") for key, value, what, changed in slower if changed),
-        Finding("distance_m", float(np.hypot(*way[:2]))),
+        Finding("distance_m", np.hypot(*way[:2])),
         Finding("landing_late_max_s", max((abs(one.late_s) for one in landings), default=None)),
         Finding("landing_off_max_m", max((one.off_m for one in landings), default=None)),
-        Finding("clearance_m", float(arrays["gap"][swings].max(initial=0.0))),
+        Finding("clearance_m", arrays["gap"][swings].max(initial=0.0)),
     ]
 
 
