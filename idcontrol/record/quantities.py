@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from idcontrol.config.configuration import at
@@ -90,97 +92,9 @@ def text(key: str, value: Any) -> str:
     return known.text(value)
 
 
-QUANTITIES = (
-    Quantity("Task", "completed", "completed", more_is_better=True),
-    Quantity("Task", "fell_at_s", "fell at", "s"),
-    Quantity("Task", "waypoints_reached", "waypoints reached", more_is_better=True),
-    Quantity("Task", "commanded_m_s", "commanded speed, mean", "m/s"),
-    Quantity("Task", "granted_m_s", "granted speed, mean", "m/s"),
-    Quantity("Task", "commanded_rad_s", "commanded turning rate, mean", "rad/s"),
-    Quantity("Task", "granted_rad_s", "granted turning rate, mean", "rad/s"),
-    Quantity("Task", "commanded_m", "commanded distance", "m"),
-    Quantity("Task", "granted_m", "granted distance", "m"),
-    Quantity("Task", "followed_m", "distance along the granted direction", "m"),
-    Quantity("Task", "commanded_rad", "commanded turn", "rad"),
-    Quantity("Task", "granted_rad", "granted turn", "rad"),
-    Quantity("Task", "followed_rad", "change of heading", "rad"),
-    Quantity("Task", "distance_m", "distance walked", "m", more_is_better=True),
-    Quantity("Joints", "q_err_rad", "joint position error, mean", "mrad", 1e3),
-    Quantity("Joints", "qd_err_rad_s", "joint velocity error, mean", "rad/s"),
-    Quantity("Joints", "qd_ref_max_rad_s", "joint velocity reference, largest", "rad/s"),
-    Quantity("Joints", "unreachable_steps", "steps with a foot out of reach"),
-    Quantity("Joints", "position_limit_steps", "steps with a joint at a position limit"),
-    Quantity("Joints", "speed_limit_steps", "steps with a joint at its speed limit"),
-    Quantity("Torques", "tau_mean_nm", "torque, mean", "N m"),
-    Quantity("Torques", "dtau_mean_nm_s", "torque rate, mean", "N m/s"),
-    Quantity("Torques", "dtau_rms_nm_s", "torque rate, root mean square", "N m/s"),
-    Quantity("Torques", "dtau_p50_nm_s", "torque rate, median", "N m/s"),
-    Quantity("Torques", "dtau_p99_nm_s", "torque rate, 99 %", "N m/s"),
-    Quantity("Torques", "dtau_p999_nm_s", "torque rate, 99.9 %", "N m/s"),
-    Quantity("Torques", "dtau_max_nm_s", "torque rate, largest", "N m/s"),
-    Quantity("Torques", "dtau_power_above.20", "power of the torque rate above 20 Hz", "%", 1e2),
-    Quantity("Torques", "dtau_power_above.50", "power of the torque rate above 50 Hz", "%", 1e2),
-    Quantity("Torques", "dtau_power_above.100", "power of the torque rate above 100 Hz", "%", 1e2),
-    Quantity("Torques", "torque_clipped_steps", "steps at a torque limit"),
-    Quantity("Torques", "rate_bound_off_steps", "steps with a torque above its rate limit"),
-    Quantity("Contact forces", "force_err_n", "predicted contact force, mean error", "N"),
-    Quantity("Contact forces", "force_err_median_n", "predicted contact force, median error", "N"),
-    Quantity("Contact forces", "force_err_rel", "predicted contact force, relative error", "%", 1e2),
-    Quantity("Contact forces", "force_err_same_feet_rel", "relative error while predicted feet carry load", "%", 1e2),
-    Quantity(
-        "Contact forces",
-        "force_same_feet_share",
-        "time in which predicted feet carry load",
-        "%",
-        1e2,
-        more_is_better=True,
-    ),
-    Quantity("Contact forces", "wrench_err_rel", "predicted wrench of a sole, median relative error", "%", 1e2),
-    Quantity("Contact forces", "cop_err_m", "predicted centre of pressure, mean error", "mm", 1e3),
-    Quantity("Body and feet", "base_pos_err_m", "base position error, mean", "mm", 1e3),
-    Quantity("Body and feet", "base_height_err_m", "base height over a gait period, largest error", "mm", 1e3),
-    Quantity("Body and feet", "base_tilt_rad", "base tilt, mean", "mrad", 1e3),
-    Quantity("Body and feet", "estimate_drift_m", "estimated horizontal position, error at the end", "mm", 1e3),
-    Quantity("Body and feet", "estimate_height_m", "estimated height, largest error", "mm", 1e3),
-    Quantity("Body and feet", "estimate_velocity_m_s", "estimated velocity, root mean square error", "mm/s", 1e3),
-    Quantity("Body and feet", "estimate_yaw_rad", "estimated heading, error at the end", "mrad", 1e3),
-    Quantity("Body and feet", "com_err_rms_m", "centre of mass, root mean square error", "µm", 1e6),
-    Quantity("Body and feet", "slip_mean_m_s", "slip of standing feet, mean", "mm/s", 1e3),
-    Quantity("Body and feet", "foot_err_m", "foot position error, mean", "mm", 1e3),
-    Quantity("Body and feet", "standing_drift_m", "drift of the base while all feet stand, largest", "mm", 1e3),
-    Quantity("Body and feet", "slip_m_s", "slip of stance feet, mean", "mm/s", 1e3),
-    Quantity("Body and feet", "slip_max_m_s", "slip of stance feet, largest", "mm/s", 1e3),
-    Quantity("Body and feet", "touchdown_err_s", "touchdown against plan, mean error", "ms", 1e3),
-    Quantity("Body and feet", "com_path_err_m", "distance of the centre of mass from its path, mean", "mm", 1e3),
-    Quantity("Body and feet", "com_path_max_m", "distance of the centre of mass from its path, largest", "mm", 1e3),
-    Quantity("Solvers", "solver.solved", "controller steps solved"),
-    Quantity("Solvers", "solver.by.sticking", "controller steps in which contacts stick"),
-    Quantity("Solvers", "solver.nearest.proved", "steps with a torque proved closest", more_is_better=True),
-    Quantity("Solvers", "solver.nearest.unproved", "steps with a closest torque not proved"),
-    Quantity("Solvers", "solver.nearest.gap_max_nm", "gap to the closest torque, largest", "N m"),
-    Quantity("Solvers", "solver.repaired", "controller steps repaired"),
-    Quantity("Solvers", "solver.fallback", "controller steps on fallback"),
-    Quantity("Solvers", "solver.failed", "controller steps failed"),
-    Quantity("Solvers", "plant_solver.repaired", "plant steps repaired"),
-    Quantity("Solvers", "plant_solver.regularized", "plant steps regularized"),
-    Quantity("Solvers", "plant_solver.unsolved", "plant steps unsolved"),
-    Quantity("Solvers", "plant_solver.residual_max", "plant residual, largest"),
-    Quantity("Loop", "ended", "reason of the end"),
-    Quantity("Loop", "fault", "fault at the end"),
-    Quantity("Loop", "signal", "signal at the end"),
-    Quantity("Loop", "period_mean_us", "period, mean", "µs"),
-    Quantity("Loop", "overruns", "ticks that took longer than their period"),
-    Quantity("Loop", "fault_events", "faults noticed"),
-    Quantity("Loop", "switches", "preemptions"),
-    Quantity("Loop", "steal_s", "time lost to a hypervisor", "s"),
-    Quantity("Loop", "end_speed_m_s", "speed of the base after the last torque", "m/s"),
-    Quantity("Loop", "gate_ticks", "ticks with a torque cut by the gate"),
-    Quantity("Time", "step_us.p50", "controller step, median", "µs"),
-    Quantity("Time", "step_us.p99", "controller step, 99 %", "µs"),
-    Quantity("Time", "step_us.p999", "controller step, 99.9 %", "µs"),
-    Quantity("Time", "step_us.max", "controller step, longest", "µs"),
-    Quantity("Time", "wall_s", "wall time", "s"),
-    Quantity("Time", "cpu_s", "processor time", "s"),
-    Quantity("Time", "realtime_factor", "simulated time / wall time", more_is_better=True),
+QUANTITIES = tuple(
+    Quantity(topic, key, **row)
+    for topic, rows in tomllib.loads((Path(__file__).parent / "quantities.toml").read_text(encoding="utf-8")).items()
+    for key, row in rows.items()
 )
 """The metrics shown for a run, in order."""
