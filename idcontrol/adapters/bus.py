@@ -29,21 +29,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from idcontrol.adapters.unitree import (
-    LOW_CMD,
-    LOW_CMD_TOPIC,
-    LOW_STATE,
-    LOW_STATE_TOPIC,
-    MODULE,
-    NAMES,
-    OFF,
-    SERVO,
-    Message,
-    blank_command,
-    checksum,
-    read_state,
-    write_command,
-)
+from idcontrol.adapters import unitree
+from idcontrol.adapters.unitree import LOW_CMD, LOW_STATE, OFF, SERVO, Message
 from idcontrol.errors import InputError, install_command
 from idcontrol.loop import realtime
 from idcontrol.loop.clock import NS
@@ -107,9 +94,11 @@ def idl_type(layout: np.dtype[Any]) -> Any:
         return types.array[idl_type(base), count]
     if layout.fields is None:
         return getattr(types, layout.name)
-    name = NAMES[layout]
+    name = unitree.NAMES[layout]
     fields = {field: idl_type(kind) for field, (kind, *_) in layout.fields.items()}
-    return annotations.final(annotations.autoid("sequential")(make_idl_struct(name, f"{MODULE}.{name}", fields)))
+    return annotations.final(
+        annotations.autoid("sequential")(make_idl_struct(name, f"{unitree.MODULE}.{name}", fields))
+    )
 
 
 @functools.cache
@@ -182,7 +171,7 @@ class Bus:
             raise InputError(f"DDS cannot use the interface {interface or 'lo'}: {error}") from error
         self.damaged = 0
         command, state = (Topic(member, topic, _sample(layout)) for topic, layout in
-                          ((LOW_CMD_TOPIC, LOW_CMD), (LOW_STATE_TOPIC, LOW_STATE)))  # fmt: skip
+                          ((unitree.LOW_CMD_TOPIC, LOW_CMD), (unitree.LOW_STATE_TOPIC, LOW_STATE)))  # fmt: skip
         self._robot = robot
         self._taken, self._sample = (_sample(layout) for layout in
                                      ((LOW_CMD, LOW_STATE) if robot else (LOW_STATE, LOW_CMD)))  # fmt: skip
@@ -226,7 +215,7 @@ class Bus:
         """
         if message is None:
             return False
-        return bool(message["crc"] == checksum(message) or (not self._robot and message["crc"] == 0))
+        return bool(message["crc"] == unitree.checksum(message) or (not self._robot and message["crc"] == 0))
 
 
 class Count(msgspec.Struct):
@@ -291,7 +280,7 @@ class Bridge:
         nothing = np.zeros((4, system.n_actuated))
         damping = np.vstack((nothing, session.limits.damping))
         self._brake = translated.command(damping.ravel()).reshape(5, -1)
-        self._message, self._state = blank_command(), np.zeros(wire.state_values)
+        self._message, self._state = unitree.blank_command(), np.zeros(wire.state_values)
         self.safety, self.count = Safety(), Count()
         self._begun, self._first, self._speed = False, 0, np.inf
 
@@ -342,12 +331,12 @@ class Bridge:
         self.count.states += len(states)
         self.count.damaged = self._bus.damaged
         if states:
-            read_state(states[-1], self._state, self._wire, self._system)
+            unitree.read_state(states[-1], self._state, self._wire, self._system)
             self._speed = float(np.abs(states[-1]["motor_state"]["dq"][: self._system.n_actuated]).max())
         return bool(states)
 
     def _put(self, rows: Array, mode: int) -> None:
-        write_command(self._message, rows, mode)
+        unitree.write_command(self._message, rows, mode)
         self._bus.put(self._message)
 
 

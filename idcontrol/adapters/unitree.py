@@ -1,9 +1,10 @@
 """Messages of Unitree's low-level interface: motor commands, and measurements of motors and IMU.
 
 `LOW_CMD` and `LOW_STATE` are ``unitree_go::msg::dds_::LowCmd_`` and ``LowState_`` of Unitree's SDK2 (unitree_sdk2,
-``idl/go2``), which Go2 and B2 use over DDS (`idcontrol.adapters.bus`). A message is a NumPy record with the layout of
-the SDK's C structures; the checksum is defined for this layout. The first 12 of the 20 motors are hip, thigh and calf
-of the legs FR, FL, RR, RL, in this order (`unitree` in the robot file). Their angles are as in the URDF.
+``idl/go2``), declared in ``unitree.idl``. Go2 and B2 use them over DDS (`idcontrol.adapters.bus`). A message is a NumPy
+record with the layout of the SDK's C structures; the checksum is defined for this layout. The first 12 of the 20 motors
+are hip, thigh and calf of the legs FR, FL, RR, RL, in this order (`unitree` in the robot file). Their angles are as in
+the URDF.
 
 The robot reports neither position nor linear velocity of its base, no checksum of its model, and no emergency stop. The
 foot sensors are not used, since their values are not in newtons.
@@ -11,7 +12,9 @@ foot sensors are not used, since their values are not in newtons.
 
 from __future__ import annotations
 
+import re
 import zlib
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -24,100 +27,27 @@ from idcontrol.types import Array
 Message = np.ndarray[Any, np.dtype[np.void]]
 """A record of `LOW_CMD` or `LOW_STATE`, shape ()."""
 
-MOTOR_CMD: Final = np.dtype(
-    [(name, kind) for name, kind in zip(("mode", "q", "dq", "tau", "kp", "kd"), ("u1", *["<f4"] * 5), strict=True)]
-    + [("reserve", "<u4", (3,))],
-    align=True,
-)
-"""Command to a motor: torque ``tau + kp (q - q_measured) + kd (dq - dq_measured)`` in mode 1, no torque in mode 0."""
-BMS_CMD: Final = np.dtype([("off", "u1"), ("reserve", "u1", (3,))], align=True)
-_HEAD: Final = [
-    ("head", "u1", (2,)),
-    ("level_flag", "u1"),
-    ("frame_reserve", "u1"),
-    ("sn", "<u4", (2,)),
-    ("version", "<u4", (2,)),
-    ("bandwidth", "<u2"),
-]
-LOW_CMD: Final = np.dtype(
-    [
-        *_HEAD,
-        ("motor_cmd", MOTOR_CMD, (20,)),
-        ("bms_cmd", BMS_CMD),
-        ("wireless_remote", "u1", (40,)),
-        ("led", "u1", (12,)),
-        ("fan", "u1", (2,)),
-        ("gpio", "u1"),
-        ("reserve", "<u4"),
-        ("crc", "<u4"),
-    ],
-    align=True,
-)
-"""Command to the robot."""
-IMU_STATE: Final = np.dtype(
-    [
-        ("quaternion", "<f4", (4,)),
-        ("gyroscope", "<f4", (3,)),
-        ("accelerometer", "<f4", (3,)),
-        ("rpy", "<f4", (3,)),
-        ("temperature", "u1"),
-    ],
-    align=True,
-)
-"""Orientation (w first); angular velocity [rad/s] and specific force [m/s²] in the base's axes."""
-MOTOR_STATE: Final = np.dtype(
-    [
-        ("mode", "u1"),
-        *((name, "<f4") for name in ("q", "dq", "ddq", "tau_est", "q_raw", "dq_raw", "ddq_raw")),
-        ("temperature", "u1"),
-        ("lost", "<u4"),
-        ("reserve", "<u4", (2,)),
-    ],
-    align=True,
-)
-BMS_STATE: Final = np.dtype(
-    [
-        *((name, "u1") for name in ("version_high", "version_low", "status", "soc")),
-        ("current", "<i4"),
-        ("cycle", "<u2"),
-        ("bq_ntc", "u1", (2,)),
-        ("mcu_ntc", "u1", (2,)),
-        ("cell_vol", "<u2", (15,)),
-    ],
-    align=True,
-)
-LOW_STATE: Final = np.dtype(
-    [
-        *_HEAD,
-        ("imu_state", IMU_STATE),
-        ("motor_state", MOTOR_STATE, (20,)),
-        ("bms_state", BMS_STATE),
-        ("foot_force", "<i2", (4,)),
-        ("foot_force_est", "<i2", (4,)),
-        ("tick", "<u4"),
-        ("wireless_remote", "u1", (40,)),
-        ("bit_flag", "u1"),
-        ("adc_reel", "<f4"),
-        ("temperature_ntc1", "u1"),
-        ("temperature_ntc2", "u1"),
-        ("power_v", "<f4"),
-        ("power_a", "<f4"),
-        ("fan_frequency", "<u2", (4,)),
-        ("reserve", "<u4"),
-        ("crc", "<u4"),
-    ],
-    align=True,
-)
-"""Measurements of the robot; `tick` is the robot's time [ms]."""
-NAMES: Final = {
-    MOTOR_CMD: "MotorCmd_",
-    BMS_CMD: "BmsCmd_",
-    LOW_CMD: "LowCmd_",
-    IMU_STATE: "IMUState_",
-    MOTOR_STATE: "MotorState_",
-    BMS_STATE: "BmsState_",
-    LOW_STATE: "LowState_",
-}
+_NUMBERS = {"uint8": "u1", "uint16": "<u2", "int16": "<i2", "uint32": "<u4", "int32": "<i4", "float": "<f4"}
+
+
+def _structures(idl: str) -> dict[str, np.dtype[np.void]]:
+    """Return layouts of the structures in a text of OMG IDL by name, with the padding of C."""
+    layouts: dict[str, np.dtype[np.void]] = {}
+    for name, members in re.findall(r"struct (\w+) \{(.*?)\};", idl, re.DOTALL):
+        fields = [
+            (field, layouts.get(kind) or _NUMBERS[kind], (int(length),) if length else ())
+            for kind, declared in re.findall(r"(\w+) (.*);", members)
+            for field, length in re.findall(r"(\w+)(?:\[(\d+)\])?", declared)
+        ]
+        layouts[name] = np.dtype(fields, align=True)
+    return layouts
+
+
+STRUCTURES: Final = _structures((Path(__file__).parent / "unitree.idl").read_text(encoding="utf-8"))
+"""Layouts of the structures of ``unitree.idl`` by their name in the SDK."""
+LOW_CMD: Final = STRUCTURES["LowCmd_"]
+LOW_STATE: Final = STRUCTURES["LowState_"]
+NAMES: Final = {layout: name for name, layout in STRUCTURES.items()}
 """Names of the structures in the SDK."""
 MODULE: Final = "unitree_go.msg.dds_"
 """Module of the structures in the SDK."""
