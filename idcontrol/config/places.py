@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from idcontrol.config.entries import entry_points
 from idcontrol.errors import IdControlError, InputError, Terminated, UnknownName
@@ -43,25 +43,6 @@ class Kind:
     calls: tuple[str, ...]
     protocol: str
     holds: tuple[str, ...] = ()
-
-
-class Setup(Protocol):
-    """Setup of an object whose constructor may take (robot, mu, rate) instead; the fields are these arguments."""
-
-    @property
-    def robot(self) -> Any:
-        """Return the robot, or None if the setup has no robot."""
-        ...
-
-    @property
-    def mu(self) -> float | None:
-        """Friction coefficient; None without contacts."""
-        ...
-
-    @property
-    def rate_hz(self) -> float:
-        """Rate at which the controller or plant is called [Hz]."""
-        ...
 
 
 _OWN: Final[set[str]] = set()
@@ -104,12 +85,12 @@ def definition(thing: object) -> str:
 
 
 def factory(kind: Kind, name: str, registered: Iterable[str]) -> Callable[[Any], Any]:
-    """Return the function that makes the object `name` from a `Setup`.
+    """Return the function that makes the object `name` from a setup of controllers or plants.
 
-    The class or function of this name is called with ``(robot, mu, rate)``, the `Setup` or nothing, depending on its
-    signature. If no call fits, or the result lacks a method, the returned function raises InputError. An object that
-    already has all methods in `Kind.calls` is used directly. A file that has changed since the last call is read again,
-    so edits take effect in a running notebook.
+    The class or function of this name is called with the setup's ``(robot, mu, rate_hz)``, the setup or nothing,
+    depending on its signature. If no call fits, or the result lacks a method, the returned function raises InputError.
+    An object that already has all methods in `Kind.calls` is used directly. A file that has changed since the last call
+    is read again, so edits take effect in a running notebook.
 
     Args:
         kind: Required kind.
@@ -251,7 +232,7 @@ def _fits(kind: Kind, target: Any) -> bool:
     return not isinstance(target, type) and all(hasattr(target, call) for call in kind.calls)
 
 
-def _make(kind: Kind, name: str, target: Any, setup: Setup) -> Any:
+def _make(kind: Kind, name: str, target: Any, setup: Any) -> Any:
     instance = target if _fits(kind, target) else target(*_arguments(kind, name, target, setup))
     _require(
         kind, name, type(instance).__name__, [part for part in kind.calls + kind.holds if not hasattr(instance, part)]
@@ -281,7 +262,7 @@ def _needed(target: Callable[..., Any]) -> list[inspect.Parameter]:
     ]
 
 
-def _arguments(kind: Kind, name: str, target: Callable[..., Any], setup: Setup) -> tuple[Any, ...]:
+def _arguments(kind: Kind, name: str, target: Callable[..., Any], setup: Any) -> tuple[Any, ...]:
     needed = _needed(target)
     arguments = ((), (setup,))[len(needed)] if len(needed) < 2 else (setup.robot, setup.mu, setup.rate_hz)
     try:

@@ -8,30 +8,17 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from idcontrol.config.changes import folder_name
 from idcontrol.config.configuration import build, full_key, jsonable, keys
+from idcontrol.config.entries import Experiment
 from idcontrol.errors import InputError, UnknownName
 
 DIGITS = 6
 """Number of digits at the end of a folder name; they distinguish configurations with the same words."""
-
-
-class Presets(Protocol):
-    """The part of an experiment that a plan needs."""
-
-    @property
-    def name(self) -> str:
-        """Return the name of the experiment."""
-        ...
-
-    @property
-    def presets(self) -> Mapping[str, msgspec.Struct]:
-        """Return the initial configurations."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +60,7 @@ def product(axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 
 
 def plan(
-    experiment: Presets, runs: Iterable[Mapping[str, Any]], spelling: Mapping[str, str] | None = None
+    experiment: Experiment, runs: Iterable[Mapping[str, Any]], spelling: Mapping[str, str] | None = None
 ) -> list[PlannedRun]:
     """Return the planned runs from their changes.
 

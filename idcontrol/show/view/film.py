@@ -12,7 +12,7 @@ from idcontrol.errors import InputError
 from idcontrol.record.files import checked
 from idcontrol.record.recording import Run
 from idcontrol.record.scenery import of_run
-from idcontrol.show.view.machine import DrawableRobot
+from idcontrol.robots.robot import Robot
 from idcontrol.show.view.stage import Shot, Stage
 from idcontrol.types import Array
 
@@ -45,7 +45,7 @@ class Film:
         torque_rate: Mean |Δτ/Δt| over the joints in each row [N m/s], shape (n,); None if torques are not recorded.
     """
 
-    def __init__(self, run: Run, find_robot: Callable[[str], DrawableRobot]) -> None:
+    def __init__(self, run: Run, find_robot: Callable[[str], Robot]) -> None:
         """Set up the stage for `run`.
 
         Raises:

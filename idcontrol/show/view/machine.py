@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import coal
 import numpy as np
 import pinocchio as pin
 
-from idcontrol.dynamics.system import System
+from idcontrol.robots.robot import Robot
+from idcontrol.robots.schema import Sole
 from idcontrol.show.view.shapes import Colour, Mesh, of_coal, rod, solid
 from idcontrol.types import Array
 
@@ -25,47 +25,6 @@ OUTLINE_SHARE = 0.03
 """Radius of the outline of a sole as a share of the distance from its middle to its corners."""
 SMALLEST_M = 0.1
 """Smallest `reach` [m], e.g. of a robot with a single joint."""
-
-
-class DrawableFoot(Protocol):
-    """A foot sphere on a frame."""
-
-    frame: str
-    radius_m: float
-    offset_m: tuple[float, float, float]
-
-
-class DrawableSole(Protocol):
-    """A flat sole on a frame."""
-
-    frame: str
-    radius_m: float
-    corners_m: Sequence[tuple[float, float, float]]
-
-
-class DrawableHand(DrawableFoot, Protocol):
-    """A hand, drawn like a foot."""
-
-    name: str
-
-
-class DrawableDescription(Protocol):
-    """The drawn part of a robot file."""
-
-    feet: Sequence[DrawableFoot]
-    soles: Sequence[DrawableSole]
-    hands: Sequence[DrawableHand]
-
-
-class DrawableRobot(Protocol):
-    """A loaded robot, as far as drawing needs it."""
-
-    urdf: Path
-    description: DrawableDescription
-
-    def system(self) -> System:
-        """Return the multibody system of the robot."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +42,7 @@ class DrawableLink:
     meshes: tuple[Mesh, ...]
 
 
-def drawable_links(robot: DrawableRobot, model: Any) -> tuple[DrawableLink, ...]:
+def drawable_links(robot: Robot, model: Any) -> tuple[DrawableLink, ...]:
     """Return the meshes of each joint in the Pinocchio model of `robot`; joints without meshes are left out."""
     meshes = _visuals(robot, model) or _rods(robot, model)
     for sole in robot.description.soles:
@@ -102,7 +61,7 @@ def reach(model: Any, q: Array) -> float:
     return max(float(np.linalg.norm(places[:, None] - places[None], axis=2).max()), SMALLEST_M)
 
 
-def _visuals(robot: DrawableRobot, model: Any) -> dict[int, list[Mesh]]:
+def _visuals(robot: Robot, model: Any) -> dict[int, list[Mesh]]:
     """Return the visual geometry of the URDF by joint; empty without geometry, or if a file cannot be read."""
     folders = [str(folder) for folder in Path(robot.urdf).absolute().parents]
     try:
@@ -126,7 +85,7 @@ def _visuals(robot: DrawableRobot, model: Any) -> dict[int, list[Mesh]]:
     return visuals
 
 
-def _outline(sole: DrawableSole) -> list[Mesh]:
+def _outline(sole: Sole) -> list[Mesh]:
     """Return rods along the edges of a sole, in the sole's frame."""
     corners = np.array(sole.corners_m)
     away = corners - corners.mean(axis=0)
@@ -136,7 +95,7 @@ def _outline(sole: DrawableSole) -> list[Mesh]:
     return [rod(start, end, radius, OUTLINE) for start, end in zip(ring, np.roll(ring, -1, axis=0), strict=True)]
 
 
-def _rods(robot: DrawableRobot, model: Any) -> dict[int, list[Mesh]]:
+def _rods(robot: Robot, model: Any) -> dict[int, list[Mesh]]:
     """Return rods and foot spheres by joint, in the joint's frame.
 
     Rods lead from a joint to its child joints and feet; without these, to the centre of mass of the joint's link.

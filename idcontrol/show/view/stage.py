@@ -12,7 +12,8 @@ from idcontrol.contact.contacts import write_axes
 from idcontrol.contact.terrain import Terrain, sphere_gap
 from idcontrol.errors import InputError
 from idcontrol.record.scenery import Scenery
-from idcontrol.show.view.machine import DrawableRobot, drawable_links, reach
+from idcontrol.robots.robot import Robot
+from idcontrol.show.view.machine import drawable_links, reach
 from idcontrol.show.view.shapes import Mesh, solid
 from idcontrol.types import Array, Booleans
 
@@ -71,7 +72,7 @@ class Stage:
         metres_per_newton: Scale of the arrows; initially, the arrow of the robot's weight has the length `size`.
     """
 
-    def __init__(self, scenery: Scenery, find_robot: Callable[[str], DrawableRobot], q: Array | None = None) -> None:
+    def __init__(self, scenery: Scenery, find_robot: Callable[[str], Robot], q: Array | None = None) -> None:
         """Set up the objects of `scenery`.
 
         Args:
