@@ -6,6 +6,7 @@ All experiments are presets of one scene (`idcontrol.scenes.whole_body`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -59,12 +60,7 @@ WALK: Final = WholeBodyConfig(walk=Steps(count=10, reach_m=0.4), lower_m=0.02, c
 TROT: Final = WholeBodyConfig(
     robot="go1",
     walk=Steps(
-        count=20,
-        together=(("LF", "RH"), ("RF", "LH")),
-        length_m=0.09,
-        single_s=0.25,
-        double_s=0.05,
-        height_m=0.06,
+        count=20, together=(("LF", "RH"), ("RF", "LH")), length_m=0.09, single_s=0.25, double_s=0.05, height_m=0.06
     ),
     com_kp_1_s2=200.0,
     foot_kp_1_s2=600.0,
@@ -399,49 +395,39 @@ def _exchanged(config: Any, old: Any, new: Any) -> Any:
     return msgspec.structs.replace(config, **parts)
 
 
-sway = Case(
+_case = partial(Case, simulate=run)
+sway = _case(
     name="sway",
     summary="a humanoid or a quadruped sways over its feet",
     presets={"default": SWAY},
-    simulate=run,
     rehearsals=_rehearsals(SWAY),
 )
-squat = Case(
-    name="squat",
-    summary="a humanoid or a quadruped squats",
-    presets={"default": SQUAT},
-    simulate=run,
-)
-lift = Case(
+squat = _case(name="squat", summary="a humanoid or a quadruped squats", presets={"default": SQUAT})
+lift = _case(
     name="lift",
     summary="a humanoid or a quadruped lifts a foot",
     presets={"default": LIFT},
-    simulate=run,
     rehearsals=_rehearsals(LIFT),
 )
-walk = Case(
+walk = _case(
     name="walk",
     summary="a humanoid walks, or a quadruped trots, with whole-body tasks",
     presets={"default": WALK, "trot": TROT},
-    simulate=run,
     adapt=by_feet,
 )
-push = Case(
+push = _case(
     name="push",
     summary="a humanoid or quadruped is pushed and keeps its balance, with steps if necessary",
     presets={"default": PUSH},
-    simulate=run,
 )
-teleop_walk = Case(
+teleop_walk = _case(
     name="teleop-walk",
     summary="a humanoid walks along waypoints, moves its arms at random, and is punched (--preset punched)",
     presets={"default": TELEOP, "punched": PUNCHED},
-    simulate=run,
 )
-reach = Case(
+reach = _case(
     name="reach",
     summary="a standing humanoid or an arm moves a hand through points, or along a wall with a target force",
     presets={"default": REACH, "wall": WALL},
-    simulate=run,
     adapt=by_base,
 )
