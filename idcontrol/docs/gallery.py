@@ -31,39 +31,29 @@ from idcontrol.show.view.film import Film
 from idcontrol.show.view.page import Page, Player, gif, photo, serve, stop
 
 DOCS = Path(__file__).parent
-COMMANDS = {
-    "trot": "idcontrol run trot --duration 4",
-    "rough": "idcontrol run rough --duration 4",
-    "walk": "idcontrol run walk --robot g1",
-    "sway": "idcontrol run sway --robot g1",
-    "squat": "idcontrol run squat",
-    "lift": "idcontrol run lift",
-    "push": "idcontrol run push",
-    "reach": "idcontrol run reach",
-    "teleop-walk": "idcontrol run teleop-walk",
-    "grasp": "idcontrol run grasp",
-    "box-grip": "idcontrol run box-grip",
-    "slip-control": "idcontrol run slip-control",
-    "jar": "idcontrol run jar",
-    "clutter": "idcontrol run clutter",
-    "sphere-stack": "idcontrol run sphere-stack",
-    "incline": "idcontrol run incline",
-    "spring-cylinder": "idcontrol run spring-cylinder",
-    "pendulum": "idcontrol run pendulum",
-    "pendulum-limit": "idcontrol run pendulum-limit",
-    "foundation": "idcontrol run foundation",
-    "chatter": "idcontrol run chatter",
-    "enumeration": "idcontrol run enumeration",
-    "lcp-suite": "idcontrol run lcp-suite",
-    "scaling": "idcontrol run scaling --set 'contacts=[1,2,4,8,16,32,64]' --set samples=50 --set budget_s=0.3 "
+OPTIONS = {
+    "trot": "--duration 4",
+    "rough": "--duration 4",
+    "walk": "--robot g1",
+    "sway": "--robot g1",
+    "scaling": "--set 'contacts=[1,2,4,8,16,32,64]' --set samples=50 --set budget_s=0.3 "
     """--set 'schemes=["id-coulomb-qp","id-noslip-qp","id-sap"]'""",
-    "contact-problems": "idcontrol run contact-problems --preset hostile --set problems=400",
-    "endurance": "idcontrol run endurance --set steps=60000",
-    "league": "idcontrol run league --set random=20 --set hostile=20",
-    "standing": "idcontrol run standing --set tsid_python=tsid/bin/python",
-    "tosses": "idcontrol run tosses --preset fitted --set data=cube_tosses.npz",
-    "icub-forces": "idcontrol run icub-forces --set data=icub_walk.npz",
+    "contact-problems": "--preset hostile --set problems=400",
+    "endurance": "--set steps=60000",
+    "league": "--set random=20 --set hostile=20",
+    "standing": "--set tsid_python=tsid/bin/python",
+    "tosses": "--preset fitted --set data=cube_tosses.npz",
+    "icub-forces": "--set data=icub_walk.npz",
 }
+COMMANDS = {
+    name: f"idcontrol run {name} {OPTIONS.get(name, '')}".rstrip()
+    for name in (
+        "trot", "rough", "walk", "sway", "squat", "lift", "push", "reach", "teleop-walk", "grasp", "box-grip",
+        "slip-control", "jar", "clutter", "sphere-stack", "incline", "spring-cylinder", "pendulum", "pendulum-limit",
+        "foundation", "chatter", "enumeration", "lcp-suite", "scaling", "contact-problems", "endurance", "league",
+        "standing", "tosses", "icub-forces",
+    )
+}  # fmt: skip
 """Command of each picture, in the order of the page."""
 DATA = {"standing": "tsid/bin/python", "tosses": "cube_tosses.npz", "icub-forces": "icub_walk.npz"}
 """Data files of commands; if a file is missing, the existing picture is kept."""
