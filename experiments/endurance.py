@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import tempfile
-from dataclasses import dataclass
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -47,36 +47,13 @@ class EnduranceConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     seed: Seed = 0
 
 
-@dataclass(frozen=True, slots=True)
-class StepCount:
-    """Outcomes of the steps of a walk.
-
-    Attributes:
-        steps: All steps.
-        solved: Steps that met every demand.
-        repaired: Steps that relaxed a demand, or added a regularization.
-        fallback: Steps without a usable solution.
-        failed: Steps that reported unusable input, which is an error, as all input is usable.
-        unreported: Steps with status solved in which a torque is at its limit.
-        beyond_limit: Steps with a torque beyond its limit.
-        not_finite: Steps with a torque that was not finite.
-    """
-
-    steps: int
-    solved: int
-    repaired: int
-    fallback: int
-    failed: int
-    unreported: int
-    beyond_limit: int
-    not_finite: int
-
-    def __add__(self, other: StepCount) -> StepCount:
-        return StepCount(*(getattr(self, name) + getattr(other, name) for name in StepCount.__slots__))
+FORBIDDEN: Final = ("failed", "unreported", "beyond_limit", "not_finite")
+"""Steps that fail the run: with unusable input, since all input is usable; with status solved in spite of a torque at
+its limit; with a torque beyond its limit; with a torque that is not finite."""
 
 
-def count(tau: Array, status: Array, clipped: Array, limit: Array) -> StepCount:
-    """Count the steps of a record.
+def count(tau: Array, status: Array, clipped: Array, limit: Array) -> Counter[str]:
+    """Count all steps of a record, the steps with each `Status`, and the `FORBIDDEN` steps.
 
     Args:
         tau: Torques, shape (steps, a) [N m].
@@ -84,17 +61,12 @@ def count(tau: Array, status: Array, clipped: Array, limit: Array) -> StepCount:
         clipped: True if a torque is at its limit, shape (steps,).
         limit: Largest torques, shape (a,) [N m].
     """
-    solved = status == Status.SOLVED
-    return StepCount(
-        steps=len(tau),
-        solved=int(solved.sum()),
-        repaired=int((status == Status.REPAIRED).sum()),
-        fallback=int((status == Status.FALLBACK).sum()),
-        failed=int((status == Status.FAILED).sum()),
-        unreported=int((solved & (clipped != 0.0)).sum()),
-        beyond_limit=int((np.abs(tau) > limit).any(axis=1).sum()),
-        not_finite=int((~np.isfinite(tau)).any(axis=1).sum()),
-    )
+    kinds = {each.name.lower(): status == each for each in Status} | {
+        "unreported": (status == Status.SOLVED) & (clipped != 0.0),
+        "beyond_limit": (np.abs(tau) > limit).any(axis=1),
+        "not_finite": (~np.isfinite(tau)).any(axis=1),
+    }
+    return Counter(steps=len(tau), **{kind: int(rows.sum()) for kind, rows in kinds.items()})
 
 
 def random_walk(controller: str, seed: int, walk_s: float) -> WalkConfig:
@@ -127,22 +99,22 @@ def run(config: EnduranceConfig, progress: Progress) -> Results:
     """
     robot = robots.load(ROBOT)
     limit = robot.torque_limit(robot.system().actuated_names)
-    total = StepCount(0, 0, 0, 0, 0, 0, 0, 0)
+    total: Counter[str] = Counter()
     memory: list[float] = []
     fell: list[bool] = []
     unsolved: list[float] = []
-    while total.steps < config.steps:
+    while total["steps"] < config.steps:
         walk = random_walk(config.controller, config.seed + len(memory), config.walk_s)
         with tempfile.TemporaryDirectory() as folder:
             metrics = record_walk(WalkScene.of(walk), Path(folder) / "walk")
             arrays = load(Path(folder) / "walk").arrays
         ended = count(arrays["tau"], arrays["status"], arrays["clipped"], limit)
         total += ended
-        unsolved.append(1.0 - ended.solved / ended.steps)
+        unsolved.append(1.0 - ended["solved"] / ended["steps"])
         fell.append(metrics["fell_at_s"] is not None)
         gc.collect()
         memory.append(resident_mb())
-        progress(min(1.0, total.steps / config.steps))
+        progress(min(1.0, total["steps"] / config.steps))
     return Results(
         findings=findings(total, fell, np.array(memory)),
         series={
@@ -178,20 +150,15 @@ def drawing(unsolved: Array, fell: Booleans, memory: Array) -> Drawing:
     return Drawing("Walk by walk", steps.figure)
 
 
-def findings(total: StepCount, fell: list[bool], memory: Array) -> list[Finding]:
+def findings(total: Counter[str], fell: list[bool], memory: Array) -> list[Finding]:
     """Return the counts and the memory of a run, with checks of failures, torque limits and growth."""
     growth = float(memory[2:].max(initial=memory[min(1, len(memory) - 1)]) - memory[min(1, len(memory) - 1)])
     return [
-        Finding("control_steps", total.steps),
+        Finding("control_steps", total["steps"]),
         Finding("walks", len(fell)),
         Finding("falls", sum(fell)),
-        Finding("solved", total.solved),
-        Finding("repaired", total.repaired),
-        Finding("fallback", total.fallback),
-        Finding("failed", total.failed, holds=total.failed == 0),
-        Finding("unreported", total.unreported, holds=total.unreported == 0),
-        Finding("beyond_limit", total.beyond_limit, holds=total.beyond_limit == 0),
-        Finding("not_finite", total.not_finite, holds=total.not_finite == 0),
+        *(Finding(kind, total[kind]) for kind in ("solved", "repaired", "fallback")),
+        *(Finding(kind, total[kind], holds=total[kind] == 0) for kind in FORBIDDEN),
         Finding("memory_mb", memory[-1]),
         Finding("memory_growth_mb", growth, holds=growth < GROWTH_MB),
     ]
