@@ -26,19 +26,9 @@ if TYPE_CHECKING:
     from idcontrol.sweeps.study import Study, Table
 
 _SHOWN = (
-    "q_err_rad",
-    "com_err_rms_m",
-    "dtau_mean_nm_s",
-    "force_err_rel",
-    "wrench_err_rel",
-    "slip_m_s",
-    "slip_mean_m_s",
-    "dtau_max_nm_s",
-    "qd_err_rad_s",
-    "com_path_err_m",
-    "step_us.p50",
-    "realtime_factor",
-)
+    "q_err_rad", "com_err_rms_m", "dtau_mean_nm_s", "force_err_rel", "wrench_err_rel", "slip_m_s", "slip_mean_m_s",
+    "dtau_max_nm_s", "qd_err_rad_s", "com_path_err_m", "step_us.p50", "realtime_factor",
+)  # fmt: skip
 """Quantities of the table on the terminal, in this order, as many as fit; the files have all quantities."""
 FEW = 4
 """If more settings than this vary, the progress line of a run names only the controller and the settings that the run

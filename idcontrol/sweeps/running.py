@@ -23,18 +23,9 @@ from idcontrol.record.recording import Run, claim, fresh_folder, load, read_metr
 from idcontrol.sweeps.progress import progress_bar
 
 HEADLINE = (
-    "controller",
-    "plant",
-    "robot",
-    "terrain",
-    "mu",
-    "mu_plant",
-    "mu_controller",
-    "seed",
-    "duration_s",
-    "rate_hz",
+    "controller", "plant", "robot", "terrain", "mu", "mu_plant", "mu_controller", "seed", "duration_s", "rate_hz",
     "preset",
-)
+)  # fmt: skip
 """Settings and metrics in the heading of a run, if it has them."""
 
 
