@@ -26,21 +26,9 @@ from idcontrol.models import sap
 from idcontrol.models.sap.regularization import BETA, SIGMA, regularize
 from idcontrol.models.sparse import WORLD, SparseProblem, SparseSolution
 from idcontrol.record.scenery import DrawableBody, Scenery
-from idcontrol.scenes.jar import things
+from idcontrol.scenes.jar import task, things
 from idcontrol.scenes.jar.machine import Bone, bones
-from idcontrol.scenes.jar.task import (
-    BOWL,
-    JAR,
-    JAR_AT,
-    KEYFRAMES,
-    LEFT,
-    LID,
-    RIGHT,
-    Scene,
-    lid_offset,
-    marbles_in_bowl,
-    play,
-)
+from idcontrol.scenes.jar.task import JAR, KEYFRAMES, Scene
 from idcontrol.types import Array, Status
 
 PAPER_VELOCITIES, PAPER_MOMENTUM_ERROR, PAPER_CONTACTS = 160, 1e-3, 200
@@ -125,10 +113,10 @@ class Watch:
             )
         )
         foot = float(scene.pose(JAR).translation[2]) - things.JAR_CENTRE_M
-        if not plant.force_between(JAR, WORLD).any() and plant.pressing_force(RIGHT, JAR) > 0.0:
+        if not plant.force_between(JAR, WORLD).any() and plant.pressing_force(task.RIGHT, JAR) > 0.0:
             self.lifted = max(self.lifted, foot)
-        if plant.pressing_force(LEFT, LID) > 0.0 and not plant.force_between(JAR, LID).any():
-            self.opened = max(self.opened, max(lid_offset(scene)))
+        if plant.pressing_force(task.LEFT, task.LID) > 0.0 and not plant.force_between(JAR, task.LID).any():
+            self.opened = max(self.opened, max(task.lid_offset(scene)))
         if len(self.steps) % EVERY == 0:
             self.times.append(plant.state.t)
             self.poses.append(self._drawn())
@@ -184,7 +172,7 @@ def run(config: Config, progress: Progress) -> Results:
     ends: dict[str, float] = {}
     failed = ""
     for number, keyframe in enumerate(KEYFRAMES[: config.keyframes]):
-        if not play(scene, keyframe, watch):
+        if not task.play(scene, keyframe, watch):
             failed = keyframe.name
             break
         ends[keyframe.name] = scene.plant.state.t
@@ -215,14 +203,14 @@ def _scene(config: Config, parameters: sap.Parameters) -> Scene:
 def _done(scene: Scene, watch: Watch, played: int, failed: str) -> list[Finding]:
     """Judge the task by the positions of the parts, at the end and during the run."""
     plant, jar = scene.plant, scene.pose(JAR)
-    count, (along, across) = marbles_in_bowl(scene), lid_offset(scene)
+    count, (along, across) = task.marbles_in_bowl(scene), task.lid_offset(scene)
     standing = jar.translation - np.array([0.0, 0.0, things.JAR_CENTRE_M])
     tilt = float(np.arccos(np.clip(jar.rotation[2, 2], -1.0, 1.0)))
-    lid_tilt = float(np.arccos(np.clip((jar.rotation.T @ scene.pose(LID).rotation)[2, 2], -1.0, 1.0)))
+    lid_tilt = float(np.arccos(np.clip((jar.rotation.T @ scene.pose(task.LID).rotation)[2, 2], -1.0, 1.0)))
     closed = max(along, across) < SEATED_M and lid_tilt < UPRIGHT_RAD
-    away = float(np.linalg.norm(standing - JAR_AT))
+    away = float(np.linalg.norm(standing - task.JAR_AT))
     stands = bool(plant.force_between(JAR, WORLD)[2] > 0.0)
-    released = plant.pressing_force(RIGHT, JAR) == 0.0 and plant.pressing_force(LEFT, LID) == 0.0
+    released = plant.pressing_force(task.RIGHT, JAR) == 0.0 and plant.pressing_force(task.LEFT, task.LID) == 0.0
     back = away < BACK_M and tilt < UPRIGHT_RAD and stands and released
     steps = [
         Finding("keyframes", played, holds=played == len(KEYFRAMES)),
@@ -257,11 +245,11 @@ def _counts(config: Config, scene: Scene, steps: Array) -> list[Finding]:
 
 COLOURS = {
     WORLD: (0.8, 0.74, 0.65),
-    RIGHT: (0.25, 0.25, 0.28),
-    LEFT: (0.4, 0.4, 0.45),
+    task.RIGHT: (0.25, 0.25, 0.28),
+    task.LEFT: (0.4, 0.4, 0.45),
     JAR: (0.45, 0.7, 0.9),
-    LID: (0.9, 0.55, 0.3),
-    BOWL: (0.5, 0.78, 0.5),
+    task.LID: (0.9, 0.55, 0.3),
+    task.BOWL: (0.5, 0.78, 0.5),
 }
 MARBLE_COLOUR, ARM_COLOUR = (0.8, 0.15, 0.25), (0.95, 0.6, 0.2)
 

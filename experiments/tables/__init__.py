@@ -8,17 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from idcontrol.experiments.tables import figures
+from idcontrol.experiments.tables import figures, printed
 from idcontrol.experiments.tables.claims import statement_table, statements
-from idcontrol.experiments.tables.printed import (
-    force_prediction,
-    numbers,
-    scored,
-    scores,
-    smoothness,
-    tracking,
-    verdicts,
-)
 from idcontrol.experiments.tables.results import (
     CONTROLLERS,
     MITIGATION,
@@ -45,11 +36,11 @@ def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
     """Return the outcomes in the form of the paper's tables, and verdicts on the paper's statements in words."""
     results = Results(outcomes)
     return (
-        verdicts(judged(outcomes)),
-        tracking(results),
-        smoothness(results),
-        force_prediction(results),
-        scores(results),
+        printed.verdicts(judged(outcomes)),
+        printed.tracking(results),
+        printed.smoothness(results),
+        printed.force_prediction(results),
+        printed.scores(results),
         statement_table(tuple(statements(results))),
     )
 
@@ -57,7 +48,7 @@ def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
 def judged(outcomes: Sequence[RunOutcome]) -> tuple[Judged, ...]:
     """Return the paper's numbers on walking, from tables and figures, compared with the runs."""
     results = Results(outcomes)
-    return (*numbers(results), *scored(scores(results)), *statements(results))
+    return (*printed.numbers(results), *printed.scored(printed.scores(results)), *statements(results))
 
 
 def _line_and_panel(outcome: RunOutcome) -> tuple[str, str]:

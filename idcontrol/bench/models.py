@@ -14,19 +14,8 @@ import numpy as np
 
 from idcontrol.bench.measurement import Bar, Benchmark, Effort, TimingRow, floor, measure
 from idcontrol.bench.timing import Job
+from idcontrol.controllers import schemes
 from idcontrol.controllers.relax import solve
-from idcontrol.controllers.schemes import (
-    COULOMB_CONE,
-    COULOMB_LCP,
-    COULOMB_QP,
-    COULOMB_QP_1,
-    COULOMB_QP_RAW,
-    NO_SLIP_LCP,
-    NO_SLIP_QP,
-    SAP,
-    Scheme,
-    nearest_problem,
-)
 from idcontrol.controllers.step import Answer, step_from_problem
 from idcontrol.kernels.arena import HEAP, reserve
 from idcontrol.models import coulomb, no_slip
@@ -41,16 +30,16 @@ CONTACTS = (1, 2, 4, 10, 40, 100, 400, 1000)
 """Default numbers of contacts."""
 
 
-SCHEMES: Mapping[str, Scheme] = {
-    "no-slip LCP alone": Scheme(name="noslip", model=no_slip.solve, forward=no_slip.solve),
-    "id-noslip-lcp": NO_SLIP_LCP,
-    "id-noslip-qp": NO_SLIP_QP,
-    "id-coulomb-qp": COULOMB_QP,
-    "id-coulomb-qp-raw": COULOMB_QP_RAW,
-    "id-coulomb-qp-1": COULOMB_QP_1,
-    "id-coulomb-lcp": COULOMB_LCP,
-    "id-coulomb-cone": COULOMB_CONE,
-    "id-sap": SAP,
+SCHEMES: Mapping[str, schemes.Scheme] = {
+    "no-slip LCP alone": schemes.Scheme(name="noslip", model=no_slip.solve, forward=no_slip.solve),
+    "id-noslip-lcp": schemes.NO_SLIP_LCP,
+    "id-noslip-qp": schemes.NO_SLIP_QP,
+    "id-coulomb-qp": schemes.COULOMB_QP,
+    "id-coulomb-qp-raw": schemes.COULOMB_QP_RAW,
+    "id-coulomb-qp-1": schemes.COULOMB_QP_1,
+    "id-coulomb-lcp": schemes.COULOMB_LCP,
+    "id-coulomb-cone": schemes.COULOMB_CONE,
+    "id-sap": schemes.SAP,
 }
 """Schemes by name. A scheme that defines a controller has the controller's name."""
 
@@ -93,7 +82,7 @@ def rows(walk: RecordedWalk, effort: Effort, contacts: Sequence[int] = CONTACTS)
     for name, scheme in SCHEMES.items():
         yield from growing(name, scheme, walk, sets, effort)
     slippery = {n: [_rougher(each, SLIPPERY_MU) for each in steps] for n, steps in sets.items() if n in SLIPPERY}
-    yield from growing(f"id-coulomb-qp, friction {SLIPPERY_MU}", COULOMB_QP, walk, slippery, effort)
+    yield from growing(f"id-coulomb-qp, friction {SLIPPERY_MU}", schemes.COULOMB_QP, walk, slippery, effort)
     for n, steps in sets.items():
         for warm in (True, False):
             yield _no_slip_kernel(walk, steps, n, effort, warm=warm)
@@ -102,14 +91,14 @@ def rows(walk: RecordedWalk, effort: Effort, contacts: Sequence[int] = CONTACTS)
 
 
 def growing(
-    name: str, scheme: Scheme, walk: RecordedWalk, sets: Mapping[int, Sequence[WalkStep]], effort: Effort
+    name: str, scheme: schemes.Scheme, walk: RecordedWalk, sets: Mapping[int, Sequence[WalkStep]], effort: Effort
 ) -> Iterator[TimingRow]:
     """Return rows of one scheme for each number of contacts in `sets`: warm, then cold.
 
     The rows end after a median time above `SLOWEST_US`, or at the largest number of contacts that the scheme accepts.
     """
     for n, steps in sets.items():
-        if scheme in (COULOMB_CONE, COULOMB_LCP) and n > coulomb.MOST_CONTACTS:
+        if scheme in (schemes.COULOMB_CONE, schemes.COULOMB_LCP) and n > coulomb.MOST_CONTACTS:
             return
         for warm in (True, False):
             benchmark = Benchmark(
@@ -134,7 +123,7 @@ def _rougher(step: WalkStep, mu: float) -> WalkStep:
     return replace(step, step=step_from_problem(problem, cones, last=step.step.last))
 
 
-def scheme_job(scheme: Scheme, steps: Sequence[WalkStep], *, warm: bool) -> Job:
+def scheme_job(scheme: schemes.Scheme, steps: Sequence[WalkStep], *, warm: bool) -> Job:
     """Return the job of solving the steps in order; with `warm`, each step starts from the last step's active set."""
     arena, memory = reserve(), steps[0].step.active.copy()
     asked, f = steps[0].step, np.zeros(steps[0].step.target.size)
@@ -195,7 +184,7 @@ def _proof(walk: RecordedWalk, steps: Sequence[WalkStep], effort: Effort) -> Tim
     for each in steps:
         solution = coulomb.solve(each.problem)
         y = solution.impulses.T.ravel()
-        asked.append(nearest_problem(each.step._replace(last=last), y, solution.multipliers, HEAP))
+        asked.append(schemes.nearest_problem(each.step._replace(last=last), y, solution.multipliers, HEAP))
         starts.append(y)
         last = solution.multipliers
 

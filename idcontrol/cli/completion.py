@@ -9,15 +9,7 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from idcontrol.config.entries import (
-    CONTROLLERS,
-    EXPERIMENTS,
-    PLANTS,
-    STUDIES,
-    entry_points,
-    registered,
-    robot_libraries,
-)
+from idcontrol.config import entries
 from idcontrol.contact import TERRAINS
 from idcontrol.errors import InputError
 
@@ -48,9 +40,9 @@ def names(known: Callable[[], Iterable[str]]) -> Callable[..., list[CompletionIt
     return complete
 
 
-experiments = names(lambda: entry_points(EXPERIMENTS))
-studies = names(lambda: entry_points(STUDIES))
-controllers = names(lambda: registered(CONTROLLERS))
-plants = names(lambda: registered(PLANTS))
+experiments = names(lambda: entries.entry_points(entries.EXPERIMENTS))
+studies = names(lambda: entries.entry_points(entries.STUDIES))
+controllers = names(lambda: entries.registered(entries.CONTROLLERS))
+plants = names(lambda: entries.registered(entries.PLANTS))
 terrains = names(lambda: TERRAINS)
-robots = names(lambda: [name for library in robot_libraries() for name in library.names()])
+robots = names(lambda: [name for library in entries.robot_libraries() for name in library.names()])

@@ -41,23 +41,8 @@ from idcontrol.planners.waypoints import Waypoints
 from idcontrol.plants import SimulatedPlant, Stepping
 from idcontrol.plants.drive import Driven
 from idcontrol.record.scenery import DrawableGround, Scenery
-from idcontrol.scenes.disturbances import (
-    Delayed,
-    Disturbance,
-    DrawnFriction,
-    Kick,
-    Kicked,
-    LeaningSpheres,
-    Patch,
-    Patched,
-    SensorNoise,
-    WrongSchedule,
-    delay_periods,
-    drive_of,
-    leaning,
-    loaded,
-    noisy,
-)
+from idcontrol.scenes import disturbances
+from idcontrol.scenes.disturbances import Disturbance, Kick, Patch, SensorNoise
 from idcontrol.scenes.hoist import Hoist, Hoisted
 from idcontrol.scenes.settings import AssumedFriction, FeedbackGains
 from idcontrol.sensing import Sensing, sense, stance
@@ -469,7 +454,7 @@ class WalkScene:
         assumed = self.actuators()
         system = self.robot.system(None if assumed is None else assumed.wrong(config.actuators.error))
         if disturbance.payload_share != 0.0:
-            system = loaded(system, disturbance.payload_share)
+            system = disturbances.loaded(system, disturbance.payload_share)
         mu = self._of_plant(config.mu)
         if angle > 0.0:
             feet: SphereContacts = self._leaning_feet(system, rng)
@@ -487,14 +472,16 @@ class WalkScene:
             raise InputError(f"{what} need the contacts of idcontrol; {config.plant} finds its own")
         if config.mu_range is not None:
             least, most = config.mu_range
-            plant = DrawnFriction(plant, feet, (self._of_plant(least), self._of_plant(most)), rng)
+            plant = disturbances.DrawnFriction(plant, feet, (self._of_plant(least), self._of_plant(most)), rng)
         if config.patch.mu is not None:
-            plant = Patched(plant, feet, config.patch.x_m, self._of_plant(config.patch.mu), mu)
+            plant = disturbances.Patched(plant, feet, config.patch.x_m, self._of_plant(config.patch.mu), mu)
         driven = lies or config.command.kind == "impedance" or config.sensing.forces == "estimated"
         if driven or assumed is not None:
             plant = Driven(plant, system)  # drives measure their applied torques
         if disturbance.delay_s > 0.0:
-            plant = Delayed(plant, delay_periods("disturbance.delay_s", disturbance.delay_s, period_s))
+            plant = disturbances.Delayed(
+                plant, disturbances.delay_periods("disturbance.delay_s", disturbance.delay_s, period_s)
+            )
         return plant
 
     def simulated(self) -> SimulatedWalk:
@@ -509,9 +496,11 @@ class WalkScene:
         controller = controllers.build(config.controller, self.controller_setup())
         plant = self.plant(self.period_s)
         if config.kick.at_s is not None:
-            plant = Kicked(plant, round(config.kick.at_s * config.rate_hz), np.array(config.kick.velocity_m_s))
+            plant = disturbances.Kicked(
+                plant, round(config.kick.at_s * config.rate_hz), np.array(config.kick.velocity_m_s)
+            )
         start, guide = self.start(rng), self.guide()
-        planner, sensor = self.planner(guide), self._sensor(start, rng, drive_of(plant))
+        planner, sensor = self.planner(guide), self._sensor(start, rng, disturbances.drive_of(plant))
         seen = start if sensor is None else sensor(start)
         planner.reset(seen)
         return SimulatedWalk(
@@ -541,14 +530,14 @@ class WalkScene:
         model = plants.build(MODEL, plants.Setup(system=feet.system, contacts=feet, dt=MODEL_STEP_S))
         if command.kind == "impedance":
             model = Driven(model, feet.system, MODEL_STEP_S)
-        return Ahead(model, delay_periods("command.ahead_s", command.ahead_s, h), h, feet.sole_patch)
+        return Ahead(model, disturbances.delay_periods("command.ahead_s", command.ahead_s, h), h, feet.sole_patch)
 
     def plan(self, planner: WalkPlanner) -> Callable[[State], Reference]:
         """Return the controller's source of references: `planner`, changed by the run's settings."""
         plan: Callable[[State], Reference] = planner
         late = self.config.disturbance.touchdown_late_s
         if late != 0.0:
-            plan = WrongSchedule(planner, late, planner.gait.swing_s, planner.gait.stance_s)
+            plan = disturbances.WrongSchedule(planner, late, planner.gait.swing_s, planner.gait.stance_s)
         if self.config.command.kind == "impedance":
             plan = centred(plan, self.period_s)
         stand = stance(self.config.sensing, self._assumed_feet)
@@ -557,7 +546,9 @@ class WalkScene:
     def _sensor(self, start: State, rng: np.random.Generator, drive: Driven | None) -> Sensor | None:
         """Return the conversion from the true to the sensed state; None if they are equal."""
         config, h = self.config, self.period_s
-        spread = None if config.noise == SensorNoise() else noisy(self.robot.system().model, config.noise, rng)
+        spread = (
+            None if config.noise == SensorNoise() else disturbances.noisy(self.robot.system().model, config.noise, rng)
+        )
         through = sense(config.sensing, self._assumed_feet, start, (config.seed, SENSING_STREAM))
         if through is None:
             return spread
@@ -617,10 +608,10 @@ class WalkScene:
         """Return the friction along the tangents of the plant's friction pyramid; `mu` is the friction of the cone."""
         return self.config.friction.of_plant(mu, plants.contact_law(self.config.plant))
 
-    def _leaning_feet(self, system: System, rng: np.random.Generator) -> LeaningSpheres:
+    def _leaning_feet(self, system: System, rng: np.random.Generator) -> disturbances.LeaningSpheres:
         feet, angle = self.robot.description.feet, self.config.disturbance.normal_error_rad
-        return LeaningSpheres(
-            leaning(angle, len(feet), rng),
+        return disturbances.LeaningSpheres(
+            disturbances.leaning(angle, len(feet), rng),
             system,
             [foot.frame for foot in feet],
             [foot.radius_m for foot in feet],
