@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import matplotlib
 import matplotlib.ticker
+from matplotlib.artist import setp
 
 from idcontrol.experiments.headings import HEADINGS, headed
 from idcontrol.experiments.studies import DURATION_S
@@ -189,8 +190,7 @@ def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
                 axis.set_xscale("log")
                 axis.set_xlim(*sorted((hardship.easy, hardship.hard)))
                 axis.xaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
-        for axis in axes.flat[len(shown) :]:
-            axis.set_visible(False)
+        setp(axes.flat[len(shown) :], visible=False)
         return (picture("Hardest survived values", HEADINGS["envelope"].sentence, figure),)
 
 

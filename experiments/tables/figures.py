@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import matplotlib
+from matplotlib.artist import setp
 
 from idcontrol.experiments.tables.results import Results
 from idcontrol.record.drawing import STYLE, Picture, panels, picture
@@ -43,10 +44,7 @@ def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
             panel.step(t, tau, where="post", linewidth=0.9)
             panel.set_title(f"{controller}, preset {preset}")
             panel.margins(x=0)
-        for panel in axes.flat[len(shown) :]:
-            panel.set_visible(False)
-        for panel in axes[:, 0]:
-            panel.set_ylabel("τ [N m]")
-        for panel in axes[-1]:
-            panel.set_xlabel("time [s]")
+        setp(axes.flat[len(shown) :], visible=False)
+        setp(axes[:, 0], ylabel="τ [N m]")
+        setp(axes[-1], xlabel="time [s]")
         return (picture("Torques of a leg (Figs. 6, 15)", MITIGATION_SHOWN, figure),)

@@ -97,8 +97,7 @@ def command(
     named = None if study is None else load_study(study, experiment)
     request |= _beside(request.pop("peers"), experiment, request)
     planned = _plan_runs(experiment, named, request)
-    if out is None:
-        out = fresh_folder("runs", f"compare-{experiment}" + (f"-{study}" if study else ""))
+    out = out or fresh_folder("runs", f"compare-{experiment}" + (f"-{study}" if study else ""))
     again = _command_line(experiment, study, request, out)
     on_a_cluster = None if scheduler is None else functools.partial(execute.on_a_cluster, address=scheduler)
     outcomes: tuple[RunOutcome, ...] = ()

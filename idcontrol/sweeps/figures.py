@@ -11,6 +11,7 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib.artist import setp
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
@@ -264,12 +265,9 @@ def _panels(
         for o, digested in drawn:
             draw(panel, o, digested, scene.color(scene.line(o)))
         panel.set_title(condition)
-    for panel in axes.flat[len(shown) :]:
-        panel.set_visible(False)
-    for panel in axes[:, 0]:
-        panel.set_ylabel(y)
-    for panel in axes[-1]:
-        panel.set_xlabel(x)
+    setp(axes.flat[len(shown) :], visible=False)
+    setp(axes[:, 0], ylabel=y)
+    setp(axes[-1], xlabel=x)
     present = {scene.line(o) for drawn in shown.values() for o, _ in drawn}
     for line in scene.lines:
         if line in present:
