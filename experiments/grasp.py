@@ -101,18 +101,13 @@ experiment = Case(
 
 
 UNITS = {
-    "t": "s",
-    "q_err": "rad",
-    "q_err_arm": "rad",
-    "qd_err": "rad/s",
-    "tau": "N m",
-    "force": "N",
-    "force_pred": "N",
-    "box_in_hand": "m",
-    "box_turn": "rad",
-    "step_us": "us",
+    **dict.fromkeys(("q_err", "q_err_arm", "box_turn"), "rad"),
+    **dict.fromkeys(("force", "force_pred"), "N"),
+    **{"t": "s", "qd_err": "rad/s", "tau": "N m", "box_in_hand": "m", "step_us": "us"},
 }
 """Units of the channels that have one."""
+PLANT_OUTCOME = ("plant_status", "plant_residual", "plant_regularization")
+"""Channels for the outcome of the plant's step."""
 
 
 def _recorded(
@@ -129,17 +124,13 @@ def _recorded(
         place = data.oMi[i].actInv(data.oMi[j])
         first = place.copy() if first is None else first
         last = plant.last
-        status, residual, regularization = (
-            (np.nan, np.nan, np.nan) if last is None else (last.status, last.residual, last.regularization)
-        )
+        outcome = (np.nan,) * 3 if last is None else (last.status, last.residual, last.regularization)
         rows.append(
             {
                 **_row(tick, system, len(scene.robot.description.feet)),
                 "box_in_hand": place.translation - first.translation,
                 "box_turn": np.linalg.norm(pin.log3(first.rotation.T @ place.rotation)),
-                "plant_status": status,
-                "plant_residual": residual,
-                "plant_regularization": regularization,
+                **dict(zip(PLANT_OUTCOME, outcome, strict=True)),
             }
         )
         if count % 100 == 0:
@@ -216,9 +207,7 @@ def _measured(arrays: Mapping[str, Array], scene: GraspScene, h: float, steps: i
         "q_err_held_rad": float(arrays["q_err_arm"][held].mean()),
         "step_us": metrics.percentiles(arrays["step_us"]),
         "solver": metrics.statuses(arrays["status"], arrays["solved_by"], arrays["gap_nm"]),
-        "plant_solver": metrics.plant_solver(
-            arrays["plant_status"], arrays["plant_residual"], arrays["plant_regularization"]
-        ),
+        "plant_solver": metrics.plant_solver(*(arrays[key] for key in PLANT_OUTCOME)),
     }
 
 
@@ -291,11 +280,10 @@ def _results(scene: GraspScene, numbers: Mapping[str, Any]) -> list[Finding]:
             numbers["q_err_rad"],
             paper=PAPER_ERROR.get(friction) if usual and config.controller == "pid" else None,
         ),
-        Finding("q_err_held_rad", numbers["q_err_held_rad"]),
-        Finding("box_pos_max_m", numbers["box_pos_max_m"]),
-        Finding("friction_used", numbers["friction_used"]),
-        Finding("tips_off", numbers["tips_off"]),
-        Finding("box_turn_max_rad", numbers["box_turn_max_rad"]),
+        *(
+            Finding(key, numbers[key])
+            for key in ("q_err_held_rad", "box_pos_max_m", "friction_used", "tips_off", "box_turn_max_rad")
+        ),
     ]
 
 
