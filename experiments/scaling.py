@@ -6,7 +6,6 @@ Zapolsky & Drumwright 2017, section 8.4.2, Fig. 19; section 6.2.3, Tables 1 and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -131,7 +130,7 @@ def _steps(walk: RecordedWalk, contacts: int) -> tuple[Sequence[WalkStep], Job]:
     steps = problems(walk, contacts)
     if not steps:
         raise InputError(f"the trot of {walk.robot} never has all feet on the ground; take a robot whose trot does")
-    return steps, floor(replace(walk, moments=[walk.moments[each.moment] for each in steps]))
+    return steps, floor(walk, steps)
 
 
 def _medians(config: Config, name: str, steps: Sequence[WalkStep], below: Job) -> tuple[float, float]:

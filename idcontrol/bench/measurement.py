@@ -11,7 +11,7 @@ import pinocchio as pin
 
 from idcontrol.bench.timing import Job, answers, in_turns, percentiles
 from idcontrol.dynamics.system import System
-from idcontrol.problems.walks import RecordedWalk
+from idcontrol.problems.walks import RecordedWalk, WalkStep
 from idcontrol.types import Array, Booleans, State
 
 Solved = Callable[[Any], bool]
@@ -212,12 +212,13 @@ def _ratio(ours: Array, theirs: Array) -> float:
     return float(np.median(ours) / np.median(theirs))
 
 
-def floor(walk: RecordedWalk) -> Job:
-    """Return the job of the floor (`idcontrol.bench`).
+def floor(walk: RecordedWalk, steps: Sequence[WalkStep] | None = None) -> Job:
+    """Return the job of the floor (`idcontrol.bench`) at all instants of a walk, or at the instants of some steps.
 
     Pinocchio, called from Python, computes M, the bias and the Jacobians of the feet.
     """
-    return terms(walk.setup().system, walk.feet, [moment.state for moment in walk.moments])
+    moments = walk.moments if steps is None else [walk.moments[each.moment] for each in steps]
+    return terms(walk.setup().system, walk.feet, [moment.state for moment in moments])
 
 
 def terms(system: System, feet: Sequence[str], states: Sequence[State]) -> Job:

@@ -105,7 +105,7 @@ def growing(
                 what=f"{name}, {'warm' if warm else 'cold'}",
                 contacts=n,
                 job=scheme_job(scheme, steps, warm=warm),
-                floor=_floor(walk, steps),
+                floor=floor(walk, steps),
                 states=len(steps),
                 solved=lambda answer: answer.ending >= 0,
                 bar=None if warm else SCHEME_BARS.get((name, n)),
@@ -144,11 +144,6 @@ def scheme_job(scheme: schemes.Scheme, steps: Sequence[WalkStep], *, warm: bool)
     return Job(run=run, prepare=prepare, reset=forget)
 
 
-def _floor(walk: RecordedWalk, steps: Sequence[WalkStep]) -> Job:
-    """Return the floor's job (`floor`) at the instants of the steps."""
-    return floor(replace(walk, moments=[walk.moments[each.moment] for each in steps]))
-
-
 def _no_slip_kernel(walk: RecordedWalk, steps: Sequence[WalkStep], n: int, effort: Effort, *, warm: bool) -> TimingRow:
     whitened = [whiten(each.problem) for each in steps]
     closed = [each.problem.contacts.gap <= CLOSED_GAP for each in steps]
@@ -169,7 +164,7 @@ def _no_slip_kernel(walk: RecordedWalk, steps: Sequence[WalkStep], n: int, effor
         what=f"no-slip kernel, {'warm' if warm else 'cold'}",
         contacts=n,
         job=Job(run=run, reset=forget),
-        floor=_floor(walk, steps),
+        floor=floor(walk, steps),
         states=len(steps),
         solved=lambda status: status == SOLVED,
         bar=KERNEL_BARS.get(n) if warm else None,
@@ -195,7 +190,7 @@ def _proof(walk: RecordedWalk, steps: Sequence[WalkStep], effort: Effort) -> Tim
         what="nearest torque with proof",
         contacts=4,
         job=Job(run=run),
-        floor=_floor(walk, steps),
+        floor=floor(walk, steps),
         states=len(steps),
         solved=lambda result: result.proved,
         bar=PROOF_BAR,

@@ -51,7 +51,7 @@ def rows(walk: RecordedWalk, effort: Effort, contacts: Sequence[int] = CONTACTS)
     for n in sorted(contacts):
         steps = problems(walk, n)
         whitened = [whiten(each.problem) for each in steps]
-        below = floor(replace(walk, moments=[walk.moments[each.moment] for each in steps]))
+        below = floor(walk, steps)
         yield from _stage_one(steps, whitened, below, n, effort)
         if n <= LEMKE_MOST:
             yield _lemke(steps, whitened, below, n, effort)
