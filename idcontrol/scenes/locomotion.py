@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -21,7 +21,8 @@ from idcontrol.kernels.bound import Bound, bind
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.placements import placement_views
 from idcontrol.loop.simulated import Tick
-from idcontrol.planners.commands import Joystick, Schedule
+from idcontrol.planners.paper import OriginalWaypoints
+from idcontrol.planners.waypoints import Waypoints
 from idcontrol.plants import SimulatedPlant
 from idcontrol.record.channels import ChannelRow, span
 from idcontrol.record.metrics import Layout, fallen, locomotion, solver_number
@@ -63,31 +64,19 @@ def channels(system: System, feet: int, *, soles: bool) -> tuple[dict[str, tuple
         "a_des": (a, "rad/s^2"),
         "tau": (a, "N m"),
         "stance": (per_foot, ""),
-        "feet": ((feet, 3), "m"),
-        "feet_des": ((feet, 3), "m"),
+        **dict.fromkeys(("feet", "feet_des"), ((feet, 3), "m")),
         "gap": (per_foot, "m"),
         "slip": (per_foot, "m/s"),
-        "force": ((feet, 3), "N"),
-        "force_pred": ((feet, 3), "N"),
-        "status": ((), ""),
-        "residual": ((), ""),
-        "clipped": ((), ""),
-        "rate_off": ((), ""),
-        "solved_by": ((), ""),
+        **dict.fromkeys(("force", "force_pred"), ((feet, 3), "N")),
+        **dict.fromkeys(OUTCOME, ((), "")),
         "gap_nm": ((), "N m"),
         "base_ref": ((4,), ""),
         "base_tilt": ((), "rad"),
         "com": ((3,), "m"),
-        "commanded": ((3,), ""),
-        "granted": ((3,), ""),
-        "target": ((2,), "m"),
-        "segment": ((2,), "m"),
-        "waypoints": ((), ""),
-        "turning": ((), ""),
+        **dict.fromkeys(("commanded", "granted"), ((3,), "")),
+        **dict.fromkeys(("target", "segment"), ((2,), "m")),
+        **dict.fromkeys(COURSE, ((), "")),
         "step_us": ((), "us"),
-        "plant_status": ((), ""),
-        "plant_residual": ((), ""),
-        "plant_regularization": ((), ""),
     }
     if soles:
         rows |= dict.fromkeys(("moment", "moment_pred"), ((feet, 3), "N m"))
@@ -95,22 +84,9 @@ def channels(system: System, feet: int, *, soles: bool) -> tuple[dict[str, tuple
     return {name: shape for name, (shape, _) in rows.items()}, {name: unit for name, (_, unit) in rows.items() if unit}
 
 
-class WaypointProgress(Protocol):
-    """Progress of a walk between waypoints."""
-
-    target: Array
-    """The next waypoint, shape (2,) [m]."""
-    previous: Array
-    """The previous waypoint, or the start, shape (2,) [m]."""
-    reached: int
-    """Number of waypoints reached."""
-    turning: bool
-    """True if the robot turns on the spot."""
-
-
-def progress_of(guide: WalkGuide) -> WaypointProgress | None:
-    """Return the progress between waypoints; None without waypoints."""
-    return None if isinstance(guide, Schedule | Joystick) else guide
+def progress_of(guide: WalkGuide) -> Waypoints | OriginalWaypoints | None:
+    """Return the guide if it leads between waypoints; otherwise None."""
+    return guide if isinstance(guide, Waypoints | OriginalWaypoints) else None
 
 
 def _finite(limits: Array) -> tuple[float | None, ...]:
@@ -247,7 +223,11 @@ class TickRow:
     """The record of a tick as one row of all `channels`."""
 
     def __init__(
-        self, observer: SphereContacts, plant: SimulatedPlant, progress: WaypointProgress | None, planner: WalkPlanner
+        self,
+        observer: SphereContacts,
+        plant: SimulatedPlant,
+        progress: Waypoints | OriginalWaypoints | None,
+        planner: WalkPlanner,
     ) -> None:
         """Lay out the row.
 

@@ -15,11 +15,13 @@ from idcontrol.errors import InputError
 from idcontrol.loop.life import Between
 from idcontrol.loop.safety import Limits
 from idcontrol.planners.commands import Joystick
+from idcontrol.planners.paper import OriginalWaypoints
 from idcontrol.planners.rise import Lair, Rise
 from idcontrol.planners.trot import TrotPlanner
+from idcontrol.planners.waypoints import Waypoints
 from idcontrol.record.metrics import Layout, locomotion
 from idcontrol.scenes.disturbances import Kicked
-from idcontrol.scenes.locomotion import POSTURE, Posture, WaypointProgress, channels, layout, progress_of
+from idcontrol.scenes.locomotion import POSTURE, Posture, channels, layout, progress_of
 from idcontrol.scenes.walk import LEAST_POWER, WalkConfig, WalkPlanner, WalkScene
 from idcontrol.sensing import Sensing
 from idcontrol.types import Array, Plant, Reference, State
@@ -219,7 +221,7 @@ class NotedPlanner:
     def __init__(
         self,
         planner: WalkPlanner,
-        progress: WaypointProgress | None,
+        progress: Waypoints | OriginalWaypoints | None,
         plan: Callable[[State], Reference],
         joystick: Joystick | None = None,
         *,
