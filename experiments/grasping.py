@@ -13,7 +13,7 @@ from idcontrol.experiments.grasp import FIG_18, NO_SLIP_MU, PAPER_DROP_S, PAPER_
 from idcontrol.experiments.headings import headed
 from idcontrol.experiments.tables.claims import statement_table
 from idcontrol.experiments.tables.printed import scored, scored_alike, verdicts
-from idcontrol.experiments.tables.results import CHATTER, PAPER
+from idcontrol.experiments.tables.results import CHATTER, PAPER, PREDICTING, SENSING
 from idcontrol.experiments.verdicts import Judged, compared, verdict
 from idcontrol.record.drawing import STYLE, Picture, panels, picture
 from idcontrol.record.recording import load
@@ -26,17 +26,7 @@ from idcontrol.types import Array
 FRICTIONS = (math.inf, 1.0)
 """Friction coefficients of Fig. 18."""
 
-CONTROLLERS = (
-    "id-coulomb-qp",
-    "id-noslip-qp",
-    "id-coulomb-lcp",
-    "id-noslip-lcp",
-    "id-coulomb-smooth",
-    "id-coulomb-qp-raw",
-    "pid",
-    "id-sensed-1",
-    "id-sensed-2",
-)
+CONTROLLERS = (*PREDICTING, "id-coulomb-smooth", "id-coulomb-qp-raw", "pid", *SENSING)
 """Controllers of the paper, first the controllers in its Table 6."""
 
 TASKS = {4: math.inf, 5: 1.0}

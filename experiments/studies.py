@@ -30,28 +30,13 @@ ROBUST = ("id-coulomb-qp", "id-coulomb-lcp", "id-noslip-lcp", "id-sap", "pid")
 """Controllers in the comparison of robustness: one for each kind of contact model, and `pid`, which has none."""
 
 MODELS = (
-    "id-coulomb-lcp",
-    "id-coulomb-cone",
-    "id-coulomb-qp",
-    "id-noslip-lcp",
-    "id-noslip-qp",
-    "id-sap",
-    "id-constraint",
-    "id-sensed-1",
-    "pid",
-)
+    "id-coulomb-lcp", "id-coulomb-cone", "id-coulomb-qp", "id-noslip-lcp", "id-noslip-qp", "id-sap", "id-constraint",
+    "id-sensed-1", "pid",
+)  # fmt: skip
 PLANTS = (
-    "coulomb-lcp",
-    "coulomb-cone",
-    "dissipation",
-    "noslip",
-    "viscous",
-    "sap",
-    "constraint",
-    "penalty",
-    "mujoco",
+    "coulomb-lcp", "coulomb-cone", "dissipation", "noslip", "viscous", "sap", "constraint", "penalty", "mujoco",
     "pybullet",
-)
+)  # fmt: skip
 
 QUANTITIES = {"tracking": "q_err_rad", "rate": "dtau_mean_nm_s", "force": "force_err_rel"}
 """Quantities in the tables of a study: name of the table, key of the metric."""

@@ -27,64 +27,32 @@ if TYPE_CHECKING:
     from idcontrol.types import Command, ContactForces, Controller, Plant, Reference, State, Status
 
 __all__ = [
-    "Command",
-    "Comparison",
-    "ContactForces",
-    "Controller",
-    "IdControlError",
-    "Plant",
-    "Reference",
-    "Run",
-    "SphereContacts",
-    "State",
-    "Status",
-    "System",
-    "Terrain",
-    "adapters",
-    "batch",
-    "compare",
-    "controllers",
-    "filter",
-    "load",
-    "load_height_map",
-    "mpc",
-    "plane",
-    "planners",
-    "plants",
-    "robots",
-    "run",
-    "tasks",
-]
+    "Command", "Comparison", "ContactForces", "Controller", "IdControlError", "Plant", "Reference", "Run",
+    "SphereContacts", "State", "Status", "System", "Terrain", "adapters", "batch", "compare", "controllers", "filter",
+    "load", "load_height_map", "mpc", "plane", "planners", "plants", "robots", "run", "tasks",
+]  # fmt: skip
 
 _HOME = {
-    "Command": "types",
-    "Comparison": "sweeps.record",
-    "ContactForces": "types",
-    "Controller": "types",
-    "IdControlError": "errors",
-    "Plant": "types",
-    "Reference": "types",
-    "Run": "record.recording",
-    "SphereContacts": "contact.spheres",
-    "State": "types",
-    "Status": "types",
-    "System": "dynamics.system",
-    "Terrain": "contact.terrain",
-    "compare": "sweeps.comparison",
-    "load": "record.recording",
-    "load_height_map": "contact.terrain",
-    "plane": "contact.terrain",
-    "run": "sweeps.running",
+    "contact.spheres": ("SphereContacts",),
+    "contact.terrain": ("Terrain", "load_height_map", "plane"),
+    "dynamics.system": ("System",),
+    "errors": ("IdControlError",),
+    "record.recording": ("Run", "load"),
+    "sweeps.comparison": ("compare",),
+    "sweeps.record": ("Comparison",),
+    "sweeps.running": ("run",),
+    "types": ("Command", "ContactForces", "Controller", "Plant", "Reference", "State", "Status"),
 }
-"""The module that defines each name; all other names are modules or subpackages."""
+"""Names by the module that defines them; all other names are modules or subpackages."""
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name not in _HOME:
+    home = next((module for module, names in _HOME.items() if name in names), None)
+    if home is None:
         return importlib.import_module(f"{__name__}.{name}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
     globals()[name] = value
     return value
 

@@ -26,22 +26,14 @@ TERRAINS: Mapping[str, tuple[str, dict[str, Any]]] = {
 }
 """Titles and settings of the paper's terrains."""
 
-CONTROLLERS = (
-    "id-coulomb-qp",
-    "id-noslip-qp",
-    "id-coulomb-lcp",
-    "id-noslip-lcp",
-    "pid",
-    "id-sensed-1",
-    "id-sensed-2",
-)
+PREDICTING = ("id-coulomb-qp", "id-noslip-qp", "id-coulomb-lcp", "id-noslip-lcp")
+SENSING = ("id-sensed-1", "id-sensed-2")
+CONTROLLERS = (*PREDICTING, "pid", *SENSING)
 """The seven controllers of the paper's tables, in the paper's order."""
 
 MITIGATION = ("id-coulomb-qp-raw", "id-coulomb-smooth")
 """Further controllers in the comparison of torques: without chatter mitigation, and with the paper's Algorithm 3."""
 
-PREDICTING = ("id-coulomb-qp", "id-noslip-qp", "id-coulomb-lcp", "id-noslip-lcp")
-SENSING = ("id-sensed-1", "id-sensed-2")
 PRESETS = ("paper", "default")
 SMOOTHNESS_ON = "rigid_high"
 """The terrain of our Table 4; the paper does not name its terrain."""

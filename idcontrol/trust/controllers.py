@@ -16,14 +16,9 @@ from idcontrol.trust.claims import claim
 from idcontrol.types import Array, Command, State
 
 EXACT: Final = (
-    "id-noslip-lcp",
-    "id-coulomb-lcp",
-    "id-coulomb-smooth",
-    "id-coulomb-cone",
-    "id-coulomb-qp",
-    "id-coulomb-qp-raw",
+    "id-noslip-lcp", "id-coulomb-lcp", "id-coulomb-smooth", "id-coulomb-cone", "id-coulomb-qp", "id-coulomb-qp-raw",
     "id-noslip-qp",
-)
+)  # fmt: skip
 """Controllers with rigid contacts."""
 PREDICTING: Final = (*EXACT, "id-coulomb-qp-1", "id-sap", "id-constraint")
 PLAIN: Final = ("pid", "id-sensed-1")
