@@ -297,7 +297,7 @@ def _held_fast(held: Bound, f: Array, arena: Arena) -> tuple[int, float]:
     outcome is `COARSE` if no set of sticking contacts is consistent; `models.sticking` decides which contacts hold.
     """
     p = held.borrowed
-    # a contact of a slow sole may open at 1e-8 m/s: by the tolerance of another model it would not, and be held
+    # corners of a nearly resting sole open at 1e-8 of their reference speed; `no_slip`'s tolerance would hold them
     opening = no_slip.OPENING if p.cones.law == DISSIPATION else coulomb.OPENING
     uncertain(p.w, arena)
     stick = flags(arena, p.which.shape[0])

@@ -68,7 +68,7 @@ class Diagnosis(NamedTuple):
     """The result of `wiring`.
 
     Attributes:
-        wiring: The assignment, with the errors of which the log is certain.
+        wiring: The assignment, with the errors that the log shows without doubt.
         unsure: Orders and signs of joints that the log does not tell, in words.
     """
 
@@ -215,15 +215,15 @@ class Bench:
         right = np.concatenate((e[..., None], T, D), axis=2) / self._sigma[:, None]
         unknown = U / self._sigma[:, None]
         used = unknown.any(axis=(1, 2))
-        left = np.tile(np.eye(m), (n, 1, 1))
-        left[used] = remaining(unknown[used])
-        right = left @ right
+        P = np.tile(np.eye(m), (n, 1, 1))
+        P[used] = remaining(unknown[used])
+        right = P @ right
         angle = np.array([system.joint_positions(q) for q in samples.q])
         low, high = system.limits.lower, system.limits.upper
         beyond = np.maximum(0.0, np.maximum(low - angle, angle - high)) / OFFSET_SPREAD
         motion = (motion / SLIP_M_S**2 + float(np.square(beyond).sum())) / n
         X, D = (part.reshape(n * m, -1) for part in np.split(right, [1 + a], axis=2))
-        return Equations(X, D, motion, np.einsum("nii->i", left), n)
+        return Equations(X, D, motion, np.einsum("nii->i", P), n)
 
 
 def wiring(logs: Sequence[Log], robot: Robot, system: System, actuators: Actuators) -> Diagnosis:

@@ -66,7 +66,7 @@ def translation(order: MachineOrder, system: System, feet: tuple[str, ...], wire
             raise InputError(f"{name} is not a joint of {wire.robot}; its joints are {', '.join(names)}")
     for name, share in order.torque_scale.items():
         if not share > 0.0:  # the machine's own brake would push the joint
-            raise InputError(f"torque_scale of {name} is {share:g}; correct the sign of this torque in the machine")
+            raise InputError(f"torque_scale of {name} is {share:g}, not positive; correct its sign in the machine")
     place, a = np.argsort(listed), len(names)
     sign = np.array([-1.0 if name in order.turned else 1.0 for name in names])
     offset = np.array([order.offset_rad.get(name, 0.0) for name in names])

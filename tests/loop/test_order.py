@@ -102,7 +102,7 @@ def test_a_drive_gives_the_intended_torque_in_any_order_of_joints(joints, turned
         ({"joints": ("elbow", "elbow")}, "must name each of shoulder, elbow once"),
         ({"turned": ("wrist",)}, "wrist is not a joint of arm"),
         ({"offset_rad": {"wrist": 0.1}}, "wrist is not a joint of arm"),
-        ({"torque_scale": {"elbow": -1.0}}, "torque_scale of elbow is -1; correct the sign"),
+        ({"torque_scale": {"elbow": -1.0}}, "torque_scale of elbow is -1, not positive; correct"),
         ({"feet": ("LF",)}, "feet"),
     ],
 )
