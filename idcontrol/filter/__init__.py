@@ -52,7 +52,8 @@ def step(
         limits: Limits of forces and power; the arrays of this object are overwritten in each step.
         settings: Settings of contacts and torque rates.
     """
-    settings = replace(settings, impacts=False)  # the filter's prediction already includes impacts
+    # the prediction of the filter already includes impacts, and it does not use the demand that projection changes
+    settings = replace(settings, impacts=False, project=False)
     return InverseDynamics(SCHEME, contacts.system, contacts, gains, h, settings, limits=limits)
 
 

@@ -49,9 +49,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from idcontrol.controllers.repair import ACCURATE, roles, write_limits
+from idcontrol.controllers.repair import ACCURATE
 from idcontrol.controllers.schemes import COULOMB_QP, Scheme
 from idcontrol.controllers.step import MOVED, SLIPS, SOLVED, Answer, AssembledStep
+from idcontrol.filter.motion import Motion, accelerate, free_motion, pushed, velocity
 from idcontrol.kernels.arena import Arena, flags, indices, mark, matrix, release, vector, zeros
 from idcontrol.kernels.bound import Bound
 from idcontrol.kernels.jit import njit
@@ -60,10 +61,8 @@ from idcontrol.kernels.linear import add, assign, cholesky, solve_lower, solve_l
 from idcontrol.models.dissipation import edge_lcp_kernel
 from idcontrol.models.distribution import into_cones
 from idcontrol.models.no_slip import SLIP_SPEED
-from idcontrol.models.step import PUSH_OUT_SPEED
-from idcontrol.models.whitened import Whitened, recover_kernel, uncertain, whiten_rows_kernel
 from idcontrol.solvers.active_set import FEASIBLE
-from idcontrol.solvers.active_set_qp import cut, minimizer, refined, uncut, unscaled
+from idcontrol.solvers.cuts import cut, minimizer, refined, uncut, unscaled
 from idcontrol.solvers.status import INFEASIBLE
 from idcontrol.solvers.status import SOLVED as SOLVED_PROGRAM
 from idcontrol.types import TOUCHING_N, Array, Booleans, Integers
@@ -105,41 +104,15 @@ SOFT: Final = 1e2
 DEPENDENT: Final = 1e-8
 """Relative size up to which the entries of a row after the elimination are rounding errors."""
 
-FEW: Final = 0.33
-"""Number of violated inequalities up to which the program gets them step by step, relative to the number of unknowns.
-If its first solution violates more, the search takes fewer steps with all inequalities at once.
-"""
-
 MOST_RELAXED: Final = 16
 """Largest number of relaxed limits."""
-
-
-@njit(cache=True, inner=True, error_model="numpy")
-def _free_motion(p: AssembledStep, impulse: Array, arena: Arena) -> Whitened:
-    """Return the step's whitened problem for known motor impulses (a,), with all velocities unknown.
-
-    Contact velocities are relative to the surface. Normal velocities include the gap divided by the period, but at
-    least -`PUSH_OUT_SPEED`.
-    """
-    m, n, u = p.w.M.shape[0], p.which.shape[0], p.w.M.shape[0] - impulse.shape[0]
-    kappa, everything = vector(arena, m), indices(arena, m)
-    for i in range(m):
-        everything[i] = i
-        kappa[i] = p.w.kappa[i] - (impulse[i - u] if i >= u else 0.0)
-    w, _ = whiten_rows_kernel(p.w.M, kappa, everything, indices(arena, 0), vector(arena, 0), p.contacts.jacobian, arena)
-    for r in range(3 * n):
-        w.c[r] -= p.contacts.surface_velocity[r]
-    for i in range(n):
-        w.c[i] += max(p.contacts.gap[i] / p.h, -PUSH_OUT_SPEED)
-    uncertain(w, arena)
-    return w
 
 
 class _Prediction(NamedTuple):
     """The motion predicted for known torques.
 
     Attributes:
-        w: The whitened problem with known motor impulses.
+        motion: Velocities as functions of the contact impulses.
         pushes: True for contacts that carry load, shape (n,).
         slides: True for loaded contacts that slip, shape (n,).
         fast: True for sliding contacts that keep more than `SLOWS` of their slip, shape (n,).
@@ -149,7 +122,7 @@ class _Prediction(NamedTuple):
         residual: Relative residual of the contact problem.
     """
 
-    w: Whitened
+    motion: Motion
     pushes: Booleans
     slides: Booleans
     fast: Booleans
@@ -160,23 +133,19 @@ class _Prediction(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Velocities of contacts and joints as functions of x = (f, hτ), with the impulses f of s loaded contacts.
+    """Velocities of contacts as functions of x = (f, hτ), with the impulses f of s loaded contacts.
 
     Attributes:
         load: Indices of the loaded contacts, shape (s,).
         pushing: Indices of the loaded contacts' rows, shape (3 s,).
         J: Contact velocities per unit of x, shape (3 n, 3 s + a).
         still: Values of J x at which contact velocities are zero, shape (3 n,).
-        V: Joint velocities per unit of x, shape (a, 3 s + a).
-        idle: Joint velocities at x = 0, shape (a,).
     """
 
     load: Integers
     pushing: Integers
     J: Array
     still: Array
-    V: Array
-    idle: Array
 
 
 class _Elimination(NamedTuple):
@@ -200,11 +169,14 @@ class _Elimination(NamedTuple):
 class _Limits(NamedTuple):
     """Inequalities of the program, numbered: the contact law, the motors' limits, then limits that may be relaxed.
 
-    The program gets an inequality when its solution without the inequality violates it.
+    The left-hand side of an inequality is a sum of up to three terms, multiples of entries of ``(x, J x, V x, power)``:
+    unknowns, contact velocities, joint velocities and the power of all motors. The program gets an inequality when its
+    solution without the inequality violates it.
 
     Attributes:
-        rows: Coefficients of x of the inequalities ``row · x ≥ side``, shape (r, 3 s + a).
-        sides: Right-hand sides, shape (r,).
+        entry: Index of each term's entry, shape (r, 3).
+        factor: Factor of each term, shape (r, 3); zero for terms that do not exist.
+        sides: Right-hand sides of ``left-hand side ≥ side``, shape (r,).
         caps: First number of the limits of forces and power.
         joints: First number of the limits of joints, after forces and power.
         passed: True for inequalities that the program got, shape (r,).
@@ -213,7 +185,8 @@ class _Limits(NamedTuple):
         number: Numbers of the inequalities in G, shape (r,).
     """
 
-    rows: Array
+    entry: Integers
+    factor: Array
     sides: Array
     caps: int
     joints: int
@@ -249,39 +222,20 @@ def _broken(p: AssembledStep, v: Array, f: Array, impulse: Array) -> int:
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _pushed(w: Whitened, change: Array, arena: Arena) -> Whitened:
-    """Return the problem w of `_free_motion` for motor impulses that differ by `change` (a,)."""
-    m, rows = w.M.shape[0], w.c.shape[0]
-    z, kappa, v_free, c, u = zeros(arena, m), vector(arena, m), vector(arena, m), vector(arena, rows), m - change.size
-    assign(kappa, w.kappa)
-    assign(v_free, w.v_free)
-    assign(c, w.c)
-    for j in range(change.shape[0]):
-        z[u + j] = change[j]
-        kappa[u + j] -= change[j]
-    solve_lower(w.L, z)
-    for r in range(c.shape[0]):
-        c[r] += dot(w.rho[r], z)
-    solve_lower_transposed(w.L, z)
-    add(v_free, 1.0, z)
-    return Whitened(w.M, kappa, w.free, w.fixed, w.L, v_free, w.rows, w.rho, c, w.roundoff)
-
-
-@njit(cache=True, inner=True, error_model="numpy")
-def predict(p: AssembledStep, w: Whitened, impulse: Array, f: Array, arena: Arena) -> _Prediction:
+def predict(p: AssembledStep, motion: Motion, impulse: Array, f: Array, arena: Arena) -> _Prediction:
     """Predict the motion by maximal dissipation.
 
     Args:
         p: The step; the search starts at `p.active` and updates it.
-        w: The step with known motor impulses, from `_free_motion` or `_pushed`.
-        impulse: The motor impulses in w, shape (a,) [N m s].
+        motion: The motion for known motor impulses.
+        impulse: These motor impulses, shape (a,) [N m s].
         f: Result, contact impulses, shape (3 n,) [N s].
         arena: Arena for all arrays.
     """
     n, jacobian, surface = p.which.shape[0], p.contacts.jacobian, p.contacts.surface_velocity
     edges, before = indices(arena, n), vector(arena, n)
-    _, _, residual = edge_lcp_kernel(w.rho, w.c, w.roundoff, p.cones.mu, p.active, f, arena)
-    v, _ = recover_kernel(w, f, arena)
+    _, _, residual = edge_lcp_kernel(motion.rho, motion.c, motion.roundoff, p.cones.mu, p.active, f, arena)
+    v = velocity(motion, f, arena)
     pushes, slides, fast = flags(arena, n), flags(arena, n), flags(arena, n)
     for i in range(n):
         slip, before[i] = 0.0, 0.0
@@ -291,62 +245,36 @@ def predict(p: AssembledStep, w: Whitened, impulse: Array, f: Array, arena: Aren
         edges[i] = p.active[i]
         pushes[i] = f[i] > p.h * TOUCHING_N
         slides[i] = pushes[i] and slip > SLIP_SPEED
-        fast[i] = slides[i] and slip > SLOWS * before[i]
+        fast[i] = slides[i] and slip > SLOWS * before[i] + SLIP_SPEED  # the program may end at the limit
     broken = _broken(p, v, f, impulse) | (SLIP if fast.any() else 0)
-    return _Prediction(w, pushes, slides, fast, edges, before, broken, residual)
-
-
-@njit(cache=True, inner=True, error_model="numpy")
-def _motors(w: Whitened, a: int, arena: Arena) -> Array:
-    """Return the velocities of the joints per unit impulse of each motor, the last a rows and columns of M⁻¹."""
-    B, inverse, u = matrix(arena, a, a), matrix(arena, a, a), w.M.shape[0] - a
-    B[:] = 0.0
-    inverse[:] = 0.0
-    for i in range(a):
-        B[i, i] = 1.0
-        for o in range(i):
-            add(B[i, : o + 1], -w.L[u + i, u + o], B[o, : o + 1])
-        for j in range(i + 1):
-            B[i, j] /= w.L[u + i, u + i]
-        for j in range(i + 1):
-            add(inverse[j, : j + 1], B[i, j], B[i, : j + 1])
-    for i in range(a):
-        for j in range(i):
-            inverse[j, i] = inverse[i, j]
-    return inverse
+    return _Prediction(motion, pushes, slides, fast, edges, before, broken, residual)
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _rows(p: AssembledStep, wish: _Prediction, impulse: Array, arena: Arena) -> _Rows:
     """Return velocities as functions of the unknowns x; `impulse` (a,) are the motor impulses of the prediction."""
-    w, n, m, a = wish.w, p.which.shape[0], p.w.M.shape[0], impulse.shape[0]
-    load, _, pushing = roles(w, wish.pushes, arena)
-    columns, u, inverse = pushing.shape[0], m - a, _motors(w, a, arena)
+    motion, n, a, s = wish.motion, p.which.shape[0], impulse.shape[0], 0
+    load, u = indices(arena, n), motion.W.shape[0] - a
+    for i in range(n):
+        if wish.pushes[i]:
+            load[s] = i
+            s += 1
+    columns, pushing = 3 * s, indices(arena, 3 * s)
+    for k in range(columns):
+        pushing[k] = k // s * n + load[k % s]
     J, still = matrix(arena, 3 * n, columns + a), vector(arena, 3 * n)
-    V, idle = matrix(arena, a, columns + a), vector(arena, a)
-    gram, driven = matrix(arena, 3 * n, 3 * n), matrix(arena, a, 3 * n)
     for r in range(3 * n):
-        for q in range(r + 1):
-            gram[r, q] = gram[q, r] = dot(w.rho[r], w.rho[q])
-    for j in range(a - 1, -1, -1):  # the last a rows of L⁻ᵀ ρᵀ: joint velocities per unit of each contact impulse
-        for r in range(3 * n):
-            driven[j, r] = w.rho[r, u + j]
-        for o in range(j + 1, a):
-            add(driven[j], -w.L[u + o, u + j], driven[o])
-        for r in range(3 * n):
-            driven[j, r] /= w.L[u + j, u + j]
-    for r in range(3 * n):
+        loaded = wish.pushes[r % n]
         for k in range(columns):
-            J[r, k] = gram[r, pushing[k]]
+            if not loaded or pushing[k] <= r:
+                J[r, k] = dot(motion.rho[r], motion.rho[pushing[k]])
         for j in range(a):
-            J[r, columns + j] = driven[j, r]
-        still[r] = dot(J[r, columns:], impulse) - w.c[r]
-    for j in range(a):
-        for k in range(columns):
-            V[j, k] = driven[j, pushing[k]]
-        assign(V[j, columns:], inverse[j])
-        idle[j] = w.v_free[u + j] - dot(inverse[j], impulse)
-    return _Rows(load, pushing, J, still, V, idle)
+            J[r, columns + j] = motion.W[u + j, r]
+        still[r] = dot(J[r, columns:], impulse) - motion.c[r]
+    for k in range(columns):
+        for q in range(k):
+            J[pushing[q], k] = J[pushing[k], q]
+    return _Rows(load[:s], pushing, J, still)
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -550,116 +478,215 @@ def _wrench(p: AssembledStep, rows: _Rows, elimination: _Elimination, f: Array, 
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _add_square(H: Array, g: Array, weight: float, slope: Array, at_zero: float) -> None:
-    """Add ½ weight (slope · y + at_zero)² to the objective ½ yᵀH y + gᵀy; only the lower half of H is changed."""
-    for i in range(g.shape[0]):
-        if slope[i] != 0.0:
-            add(H[i, : i + 1], weight * slope[i], slope[: i + 1])
-    add(g, weight * at_zero, slope)
-
-
-@njit(cache=True, inner=True, error_model="numpy")
 def _objective(
     p: AssembledStep, rows: _Rows, elimination: _Elimination, reference: Array, arena: Arena
 ) -> tuple[Array, Array]:
     """Return H and g of the objective ½ yᵀH y + gᵀy; `reference`, shape (3 s,), is f° of the loaded contacts."""
     weight, columns, (T, x_0, place, _, z) = p.wanted.weight, rows.pushing.shape[0], elimination
-    H, g, row, slope = matrix(arena, z, z), zeros(arena, z), vector(arena, columns), vector(arena, z)
-    H[:] = 0.0
-    unit, largest, dimensions = weight.max(), 0.0, p.w.rho.shape[1]
+    size, dimensions, unit, largest, t = place.shape[0], p.w.rho.shape[1], weight.max(), 0.0, 0
     for i in range(columns):
         rho = p.w.rho[rows.pushing[i]]
         largest = max(largest, dot(rho, rho))
-    for d in range(dimensions if largest > 0.0 else 0):
+    # squares of slope · y + at_zero: dimensions of the wrench, then eliminated unknowns
+    slopes, at_zero = matrix(arena, z, dimensions + size - z), vector(arena, dimensions + size - z)
+    row, slope, root = vector(arena, columns), vector(arena, z), 0.0
+    if largest > 0.0:
+        root = np.sqrt(WRENCH_WEIGHT * unit / largest)
+    for d in range(dimensions):
         for i in range(columns):
             row[i] = p.w.rho[rows.pushing[i], d]
-        at_zero = _substitute(row, elimination, slope) - dot(row, reference)
-        _add_square(H, g, WRENCH_WEIGHT * unit / largest, slope, at_zero)
-    for i in range(place.shape[0]):
-        wanted = p.wanted.impulse[i - columns] if i >= columns else 0.0
-        heavy = weight[i - columns] if i >= columns else FORCE_WEIGHT * unit
-        if place[i] >= 0:
-            H[place[i], place[i]] += heavy
-            g[place[i]] -= heavy * wanted
-        else:
-            _add_square(H, g, heavy, T[i], x_0[i] - wanted)
+        at_zero[t] = root * (_substitute(row, elimination, slope) - dot(row, reference))
+        for i in range(z):
+            slopes[i, t] = root * slope[i]
+        t += 1
+    for c in range(size):
+        if place[c] < 0:
+            wanted = p.wanted.impulse[c - columns] if c >= columns else 0.0
+            root = np.sqrt(weight[c - columns] if c >= columns else FORCE_WEIGHT * unit)
+            at_zero[t] = root * (x_0[c] - wanted)
+            for i in range(z):
+                slopes[i, t] = root * T[c, i]
+            t += 1
+    H, g = matrix(arena, z, z), vector(arena, z)
     for i in range(z):
-        for j in range(i):
-            H[j, i] = H[i, j]
+        g[i] = dot(slopes[i], at_zero)
+        for j in range(i + 1):
+            H[i, j] = H[j, i] = dot(slopes[i], slopes[j])
+    for c in range(size):
+        if place[c] >= 0:
+            heavy = weight[c - columns] if c >= columns else FORCE_WEIGHT * unit
+            H[place[c], place[c]] += heavy
+            g[place[c]] -= heavy * (p.wanted.impulse[c - columns] if c >= columns else 0.0)
     return H, g
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _limits(
-    p: AssembledStep, wish: _Prediction, rows: _Rows, slides: Booleans, slows: bool, z: int, arena: Arena
-) -> _Limits:
-    """Return the inequalities; the program, with z unknowns, has none yet.
+def _limit(limits: _Limits, at: int, side: float, entry: int, factor: float) -> int:
+    """Write side and first term of inequality number `at`; return at + 1."""
+    limits.sides[at], limits.entry[at, 0], limits.factor[at, 0] = side, entry, factor
+    return at + 1
 
-    With `slows`, the slip of sliding contacts is limited.
-    """
-    wanted, s, n, mu = p.wanted, rows.load.shape[0], p.which.shape[0], p.cones.mu
-    a, columns, size = wanted.impulse.shape[0], rows.pushing.shape[0], rows.J.shape[1]
-    most = 5 * s + 4 * a + 5 * n + s + 1
-    G, least = matrix(arena, most, size), vector(arena, most)
-    at = write_limits(mu, p.bounds, rows.load, G, least)
-    G[at:] = 0.0
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _term(limits: _Limits, at: int, k: int, entry: int, factor: float) -> None:
+    """Write term k of inequality number `at`."""
+    limits.entry[at, k], limits.factor[at, k] = entry, factor
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _law_limits(
+    p: AssembledStep, wish: _Prediction, rows: _Rows, slides: Booleans, slows: bool, limits: _Limits
+) -> int:
+    """Write the inequalities of the contact law and of the motors' limits; return their number."""
+    s, n, a, mu, at = rows.load.shape[0], p.which.shape[0], p.bounds.least.shape[0], p.cones.mu, 0
+    columns, size = 3 * s, 3 * s + a
+    for k in range(s):
+        at = _limit(limits, at, 0.0, k, 1.0)
+        for sign in (1.0, -1.0):
+            for across in (1.0, -1.0):
+                _term(limits, at, 1, s + k, sign)
+                _term(limits, at, 2, 2 * s + k, across)
+                at = _limit(limits, at, 0.0, k, mu[rows.load[k]])
+    for j in range(a):
+        for sign, bound in ((1.0, p.bounds.least[j]), (-1.0, p.bounds.most[j])):
+            if np.isfinite(bound):
+                at = _limit(limits, at, sign * bound, columns + j, sign)
     for i in range(n):
         if wish.pushes[i] and not slides[i]:
             continue
         for axis in (1, 2):
             for sign in (1.0, -1.0):
                 if not (wish.pushes[i] and sign == _sign(wish.edges[i], axis)):
-                    least[at] = _edge(rows, i, axis, sign * mu[i], G[at])
-                    at += 1
+                    slope, along = sign * mu[i], axis * n + i
+                    side = rows.still[i] + slope * rows.still[along]
+                    _term(limits, at, 1, size + along, slope)
+                    at = _limit(limits, at, side, size + i, 1.0)
         if slides[i] and slows:  # the law opens a sliding contact at μ times its slip
-            add(G[at], -1.0, rows.J[i])
-            least[at] = -rows.still[i] - mu[i] * SLOWS * wish.slip[i]
-            at += 1
-    caps = at
+            side = -rows.still[i] - mu[i] * SLOWS * wish.slip[i]
+            at = _limit(limits, at, side, size + i, -1.0)
+    return at
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _limits(
+    p: AssembledStep,
+    wish: _Prediction,
+    rows: _Rows,
+    slides: Booleans,
+    slows: bool,
+    impulse: Array,
+    z: int,
+    arena: Arena,
+) -> _Limits:
+    """Return the inequalities; the program, with z unknowns, has none yet.
+
+    With `slows`, the slip of sliding contacts is limited. `impulse` (a,) are the motor impulses of the prediction.
+    """
+    wanted, s, n, motion = p.wanted, rows.load.shape[0], p.which.shape[0], wish.motion
+    a, m = impulse.shape[0], motion.W.shape[0]
+    u, speeds, most = m - a, 3 * s + a + 3 * n, 5 * s + 4 * a + 5 * n + s + 1
+    entry, factor, sides = indices(arena, 3 * most).reshape((most, 3)), matrix(arena, most, 3), vector(arena, most)
+    passed = flags(arena, most)
+    passed[:], entry[:], factor[:] = False, 0, 0.0
+    limits = _Limits(
+        entry, factor, sides, 0, 0, passed, matrix(arena, most, z), vector(arena, most), indices(arena, most)
+    )
+    caps = _law_limits(p, wish, rows, slides, slows, limits)
+    at = caps
     if wanted.filter.force < np.inf:
         for k in range(s):
-            G[at, k], least[at] = -1.0, -p.h * wanted.filter.force
-            at += 1
+            at = _limit(limits, at, -p.h * wanted.filter.force, k, -1.0)
     if wanted.filter.power < np.inf:
-        for j in range(a):
-            G[at, columns + j] = -wanted.v[p.w.M.shape[0] - a + j]
-        least[at] = -p.h * wanted.filter.power
-        at += 1
-    joints = at
+        at = _limit(limits, at, -p.h * wanted.filter.power, speeds + a, -1.0)
+    joints, idle = at, zeros(arena, m)
+    assign(idle[u:], impulse)
+    accelerate(motion.H, idle)
     for j in range(a):
         for sign, bound in ((1.0, wanted.slowest[j]), (-1.0, wanted.fastest[j])):
             if np.isfinite(bound):
-                add(G[at], sign, rows.V[j])
-                least[at] = sign * (bound - rows.idle[j])
-                at += 1
-    passed = flags(arena, at)
-    passed[:] = False
+                side = sign * (bound - motion.v_free[u + j] + idle[u + j])
+                at = _limit(limits, at, side, speeds + j, sign)
     return _Limits(
-        G[:at], least[:at], caps, joints, passed, matrix(arena, at, z), vector(arena, at), indices(arena, at)
+        entry[:at], factor[:at], sides[:at], caps, joints, passed[:at], limits.G, limits.least, limits.number
     )
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _pass_violated(limits: _Limits, elimination: _Elimination, y: Array, count: int, arena: Arena) -> int:
-    """Append the inequalities that y violates to the `count` inequalities in G; return their new number.
+def _entries(p: AssembledStep, wish: _Prediction, rows: _Rows, x: Array, arena: Arena) -> Array:
+    """Return the values of (x, J x, V x, power), of which inequalities are sums."""
+    motion, columns, size = wish.motion, rows.pushing.shape[0], x.shape[0]
+    m, contacts, a = motion.W.shape[0], rows.still.shape[0], size - columns
+    values, v, u = vector(arena, size + contacts + a + 1), zeros(arena, m), m - a
+    f = zeros(arena, contacts)
+    assign(values, x)
+    for r in range(contacts):
+        values[size + r] = dot(rows.J[r], x)
+    for k in range(columns):
+        f[rows.pushing[k]] = x[k]
+    assign(v[u:], x[columns:])
+    accelerate(motion.H, v)
+    for j in range(a):
+        values[size + contacts + j] = v[u + j] + dot(motion.W[u + j], f)
+    values[size + contacts + a] = dot(p.wanted.v[u:], x[columns:])
+    return values
 
-    All inequalities are appended if y is the first solution and violates more than `FEW` of the number of unknowns.
-    """
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _coefficients(
+    p: AssembledStep, wish: _Prediction, rows: _Rows, limits: _Limits, r: int, row: Array, arena: Arena
+) -> None:
+    """Write the coefficients of x of inequality r into `row` (size,)."""
+    motion, columns, size = wish.motion, rows.pushing.shape[0], row.shape[0]
+    m, contacts, a = motion.W.shape[0], rows.still.shape[0], size - columns
+    u, at = m - a, mark(arena)
+    row[:] = 0.0
+    for k in range(3):
+        entry, factor = limits.entry[r, k], limits.factor[r, k]
+        if factor == 0.0:
+            continue
+        if entry < size:
+            row[entry] += factor
+        elif entry < size + contacts:
+            add(row, factor, rows.J[entry - size])
+        elif entry < size + contacts + a:
+            j, push = entry - size - contacts, zeros(arena, m)
+            push[u + j] = factor
+            accelerate(motion.H, push)
+            assign(row[columns:], push[u:])
+            for i in range(columns):
+                row[i] = factor * motion.W[u + j, rows.pushing[i]]
+        else:
+            add(row[columns:], factor, p.wanted.v[u:])
+    release(arena, at)
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _pass_violated(
+    p: AssembledStep,
+    wish: _Prediction,
+    rows: _Rows,
+    limits: _Limits,
+    elimination: _Elimination,
+    y: Array,
+    count: int,
+    arena: Arena,
+) -> int:
+    """Append the inequalities that y violates to the `count` inequalities in G; return their new number."""
     at, (T, x_0, place, _, _) = mark(arena), elimination
-    x = vector(arena, place.shape[0])
+    x, row = vector(arena, place.shape[0]), vector(arena, place.shape[0])
     for i in range(x.shape[0]):
         x[i] = y[place[i]] if place[i] >= 0 else x_0[i] + dot(T[i], y)
-    length, wrong, rows = np.sqrt(dot(x, x)), 0, limits.rows
-    violated = flags(arena, rows.shape[0])
-    for r in range(rows.shape[0]):
-        miss = limits.sides[r] - dot(rows[r], x)
-        violated[r] = miss > 0.0 and not limits.passed[r] and miss > FEASIBLE * length * np.sqrt(dot(rows[r], rows[r]))
-        wrong += violated[r]
-    everything = count == 0 and wrong > FEW * y.shape[0]
-    for r in range(rows.shape[0]):
-        if violated[r] or everything:
+    values, length = _entries(p, wish, rows, x, arena), np.sqrt(dot(x, x))
+    for r in range(limits.sides.shape[0]):
+        entry, factor = limits.entry[r], limits.factor[r]
+        miss = limits.sides[r] - factor[0] * values[entry[0]]
+        miss -= factor[1] * values[entry[1]] + factor[2] * values[entry[2]]
+        if miss > 0.0 and not limits.passed[r]:
+            _coefficients(p, wish, rows, limits, r, row, arena)
+            if not miss > FEASIBLE * length * np.sqrt(dot(row, row)):
+                continue
             G, limits.passed[r], limits.number[count] = limits.G[count], True, r
-            limits.least[count] = limits.sides[r] - _substitute(rows[r], elimination, G)
+            limits.least[count] = limits.sides[r] - _substitute(row, elimination, G)
             # the law alone decides whether a row without entries holds
             if limits.least[count] > SLIP_SPEED or dot(G, G) > 0.0:
                 count += 1
@@ -733,7 +760,7 @@ def nearest_torques(
     if not agree:
         return False
     H, g = _objective(p, rows, elimination, _wrench(p, rows, elimination, f, arena), arena)
-    limits = _limits(p, wish, rows, slides, slows, elimination.z, arena)
+    limits = _limits(p, wish, rows, slides, slows, impulse, elimination.z, arena)
     begin = limits.joints if slows else limits.caps
     y, cuts, known, count, relaxed = vector(arena, elimination.z), uncut(H, g, arena), 0, 0, 0
     while True:
@@ -747,7 +774,7 @@ def nearest_torques(
         if cuts.nearest.status != SOLVED_PROGRAM:
             return False
         minimizer(cuts, y)
-        count = _pass_violated(limits, elimination, y, known, arena)
+        count = _pass_violated(p, wish, rows, limits, elimination, y, known, arena)
         if count == known:
             break
     answer = refined(cuts, limits.G[:count], limits.least[:count], arena)
@@ -778,7 +805,7 @@ def filtered(held: Bound, f: Array, arena: Arena) -> Answer:
         impulse[j] = min(max(p.wanted.impulse[j], p.bounds.least[j]), p.bounds.most[j])
         if impulse[j] != p.wanted.impulse[j]:
             cut |= TORQUE
-    wish = predict(p, _free_motion(p, impulse, arena), impulse, f, arena)
+    wish = predict(p, free_motion(p, impulse, arena), impulse, f, arena)
     if wish.broken == 0:
         p.wanted.filter.cut[0] = cut
         return Answer(MOVED if cut else SOLVED, False, wish.residual, impulse, np.nan)
@@ -791,7 +818,7 @@ def filtered(held: Bound, f: Array, arena: Arena) -> Answer:
     if solved:
         for j in range(a):
             change[j] = impulse[j] - change[j]
-        result = predict(p, _pushed(wish.w, change, arena), impulse, f, arena)
+        result = predict(p, pushed(p, wish.motion, change, arena), impulse, f, arena)
         residual, broken = result.residual, result.broken
     p.wanted.filter.cut[0] = cut | wish.broken
     p.wanted.filter.cut[1] = broken

@@ -25,15 +25,12 @@ from idcontrol.kernels.linear import (
     solve_upper_transposed,
 )
 from idcontrol.kernels.linked import late, linked
-from idcontrol.solvers.active_set import FEASIBLE, Rows, SmallestNorm, resume_kernel, smallest_norm_kernel
-from idcontrol.solvers.factor import empty_factor
+from idcontrol.solvers.active_set import FEASIBLE, Rows, SmallestNorm, smallest_norm_kernel
 from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers
 
 EXACT = 1e-3 * TOLERANCE
 """Residual below which an answer is not refined."""
-_NONE = np.int64(0)
-"""Zero rows, as a NumPy integer; with a literal zero, Numba would compile `resume_kernel` separately."""
 
 
 class QuadraticProgram(NamedTuple):
@@ -147,7 +144,7 @@ def qp_residual(program: QuadraticProgram, x: Array, u: Array, v: Array) -> floa
     return worst
 
 
-class _WhiteRows(NamedTuple):
+class WhiteRows(NamedTuple):
     """Rows a·x - b of a program over y = Lᵀx + L⁻¹g.
 
     Attributes:
@@ -162,7 +159,7 @@ class _WhiteRows(NamedTuple):
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _whiten_rows(program: QuadraticProgram, L: Array, origin: Array, arena: Arena) -> _WhiteRows:
+def _whiten_rows(program: QuadraticProgram, L: Array, origin: Array, arena: Arena) -> WhiteRows:
     """Whiten the rows of E, then of A; `origin` is L⁻¹g, shape (k,)."""
     A, b, E, e = program.A, program.b, program.E, program.e
     k, m, p = origin.size, e.size, e.size + b.size
@@ -198,7 +195,7 @@ def _whiten_rows(program: QuadraticProgram, L: Array, origin: Array, arena: Aren
     for d in range(k):
         for i in range(p):
             columns[d, i] /= lengths[i]
-    return _WhiteRows(Rows(columns, offset, tolerance), lengths, scale)
+    return WhiteRows(Rows(columns, offset, tolerance), lengths, scale)
 
 
 @late(lambda *_: types.none)
@@ -260,7 +257,7 @@ def _refine(
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _refined(
+def refined_answer(
     program: QuadraticProgram,
     L: Array,
     origin: Array,
@@ -344,91 +341,7 @@ def qp_kernel(program: QuadraticProgram, arena: Arena) -> QpAnswer:
         multipliers[i] = nearest.multipliers[i] / lengths[i]
     if nearest.status != SOLVED:
         return QpAnswer(nearest.status, nearest.iterations, np.inf, x, multipliers, active)
-    return _refined(program, L, origin, lengths, nearest, x, multipliers, arena)
-
-
-class Cuts(NamedTuple):
-    """A program without equalities, and its solution under the rows added by `cut`.
-
-    Attributes:
-        H: As in `QuadraticProgram`, shape (k, k).
-        g: Shape (k,).
-        L: Lower factor of H, shape (k, k).
-        origin: L⁻¹g, shape (k,).
-        white: The p added rows.
-        nearest: Solution of the whitened program; its status is SOLVED if there is one.
-    """
-
-    H: Array
-    g: Array
-    L: Array
-    origin: Array
-    white: _WhiteRows
-    nearest: SmallestNorm
-
-
-@njit(cache=True, inner=True, error_model="numpy")
-def uncut(H: Array, g: Array, arena: Arena) -> Cuts:
-    """Return the program min ½xᵀHx + gᵀx without rows; its status is INACCURATE if H is not positive definite."""
-    k = g.size
-    L, origin, empty = matrix(arena, k, k), vector(arena, k), vector(arena, 0)
-    assign(origin, g)
-    status = SOLVED if cholesky(H, L) else INACCURATE
-    solve_lower(L, origin)
-    white = _WhiteRows(Rows(matrix(arena, k, 0), empty, empty), empty, 0.0)
-    return Cuts(H, g, L, origin, white, SmallestNorm(status, 0, zeros(arena, k), empty, empty_factor(k, arena), 0))
-
-
-@njit(cache=True, inner=True, error_model="numpy")
-def _joined(first: Array, second: Array, arena: Arena) -> Array:
-    """Return the entries of `first` (p,), then of `second` (q,), shape (p + q,)."""
-    both = vector(arena, first.size + second.size)
-    assign(both, first)
-    assign(both[first.size :], second)
-    return both
-
-
-@njit(cache=True, inner=True, error_model="numpy")
-def cut(cuts: Cuts, A: Array, b: Array, arena: Arena) -> Cuts:
-    """Add rows A x ≥ b, shapes (q, k) and (q,), to a program of status SOLVED, and continue from its active rows."""
-    known, (k, p) = cuts.white, cuts.white.rows.columns.shape
-    program = QuadraticProgram(cuts.H, cuts.g, A, b, matrix(arena, 0, k), vector(arena, 0))
-    new = _whiten_rows(program, cuts.L, cuts.origin, arena)
-    columns = matrix(arena, k, p + b.size)
-    for d in range(k):
-        assign(columns[d], known.rows.columns[d])
-        assign(columns[d, p:], new.rows.columns[d])
-    offset = _joined(known.rows.offset, new.rows.offset, arena)
-    tolerance = _joined(known.rows.tolerance, new.rows.tolerance, arena)
-    white = _WhiteRows(Rows(columns, offset, tolerance), _joined(known.lengths, new.lengths, arena), new.scale)
-    nearest = resume_kernel(white.rows, _NONE, _NONE, cuts.nearest, arena)
-    return Cuts(cuts.H, cuts.g, cuts.L, cuts.origin, white, nearest)
-
-
-@njit(cache=True, inner=True, error_model="numpy")
-def minimizer(cuts: Cuts, x: Array) -> None:
-    """Write the minimizer, shape (k,), under the rows added so far; the status of the program is SOLVED."""
-    for d in range(x.size):
-        x[d] = cuts.nearest.y[d] - cuts.origin[d]
-    solve_lower_transposed(cuts.L, x)
-
-
-@njit(cache=True, inner=True, error_model="numpy")
-def unscaled(cuts: Cuts, arena: Arena) -> Array:
-    """Return the multipliers of the added rows, shape (p,); if the status is INFEASIBLE, the certificate."""
-    multipliers = vector(arena, cuts.white.lengths.size)
-    for i in range(multipliers.size):
-        multipliers[i] = cuts.nearest.multipliers[i] / cuts.white.lengths[i]
-    return multipliers
-
-
-@njit(cache=True, inner=True, error_model="numpy")
-def refined(cuts: Cuts, A: Array, b: Array, arena: Arena) -> QpAnswer:
-    """Refine and check the solution of a program of status SOLVED with all added rows A x ≥ b."""
-    k = cuts.g.size
-    program = QuadraticProgram(cuts.H, cuts.g, A, b, matrix(arena, 0, k), vector(arena, 0))
-    x, multipliers = vector(arena, k), unscaled(cuts, arena)
-    return _refined(program, cuts.L, cuts.origin, cuts.white.lengths, cuts.nearest, x, multipliers, arena)
+    return refined_answer(program, L, origin, lengths, nearest, x, multipliers, arena)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,8 @@ from idcontrol.kernels.arena import HEAP
 from idcontrol.problems.lcps import edge_rows
 from idcontrol.problems.steps import numbered_step
 from idcontrol.solvers.active_set import project
-from idcontrol.solvers.active_set_qp import QuadraticProgram, cut, minimizer, qp_residual, refined, solve_qp, uncut
+from idcontrol.solvers.active_set_qp import QuadraticProgram, qp_residual, solve_qp
+from idcontrol.solvers.cuts import cut, minimizer, refined, uncut
 from idcontrol.solvers.status import TOLERANCE, SolverStatus
 
 
