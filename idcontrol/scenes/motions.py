@@ -27,7 +27,9 @@ EARLIEST: Final = 0.5
 """Share of a swing before which no force counts as touchdown: shortly after liftoff the foot may still graze the
 ground."""
 LEAVES_M: Final = 0.02
-"""Steps are replanned if the divergent component of motion is farther than this from its path [m]."""
+"""Steps are replanned if the divergent component of motion or a landed foot is farther than this from its path [m]."""
+EARLY_S: Final = 0.02
+"""Steps are replanned if a foot lands earlier than planned by this time [s]."""
 SURE: Final = 0.9
 """To catch the divergent component of motion, the soles are scaled by this factor about their common middle."""
 ROUTE_ENDS_S: Final = 2.0
@@ -150,8 +152,9 @@ class Walk:
 
     A foot in the air follows its path, and then continues downwards until a force on it is sensed; then it stands. If
     `Steps.reach_m` is positive, steps are replanned when the measured centre of mass leaves its path
-    (`idcontrol.planners.capture`). Then a standing machine also takes steps when its soles cannot balance it, and one
-    more step if its feet are not beside each other. Along a route, the steps are placed anew at each liftoff.
+    (`idcontrol.planners.capture`), or a foot lands early or elsewhere. Then a standing machine also takes steps when
+    its soles cannot balance it, and one more step if its feet are not beside each other. Along a route, the steps are
+    placed anew at each liftoff.
 
     Attributes:
         walk: The walk, with the turn of the first plan and its longest times of single and double support.
@@ -199,7 +202,7 @@ class Walk:
         times = self.plan.begin
         self.end_s = (float(times[-1]) if way is None else float(way.times[-1]) + ROUTE_ENDS_S) + dcm.SETTLE_S
         self.landings: list[Landing] = []
-        self.caught = 0
+        self.caught, self._strayed = 0, False
         width = float(np.ptp(body.corners(body.home.q, [0])[:, 1]))
         distance = float(np.linalg.norm(self._feet[1] - self._feet[0]))
         # a gap as wide as a sole remains
@@ -277,7 +280,9 @@ class Walk:
         off = com.value - planned.value + (com.velocity - planned.velocity) / omega
         if ahead and t >= ahead[0].land_s - capture.SOONER_S:
             return
-        if np.linalg.norm(off) < LEAVES_M:
+        # until the planned landing, the plan leaves the zero-moment point under the other feet
+        strayed, self._strayed = self._strayed and bool(ahead), False
+        if np.linalg.norm(off) < LEAVES_M and not strayed:
             if not ahead and t > self.plan.begin[-1] and (closing := self._closing(state)):
                 self._go_on(self._best([closing], state, com), t)
             return
@@ -350,6 +355,7 @@ class Walk:
             if t > step.lift_s + EARLIEST * (step.land_s - step.lift_s) and load[foot] > enough:
                 off = float(np.linalg.norm(body.centres(state.q)[foot, :2] - place[:2]))
                 self.landings.append(Landing(foot, t - step.land_s, off))
+                self._strayed |= off > LEAVES_M or t < step.land_s - EARLY_S
                 body.land(foot, here[body.feet[foot].frame])
                 del self._starts[foot]
             else:

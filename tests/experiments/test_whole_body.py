@@ -12,7 +12,7 @@ from idcontrol.dynamics.system import position_limits
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.experiments import whole_body
 from idcontrol.experiments.whole_body import LIFT, PUNCHED, PUSH, SQUAT, SWAY, TELEOP, TROT, WALK, by_feet, findings
-from idcontrol.planners.dcm import Steps
+from idcontrol.planners.dcm import Steps, com_at
 from idcontrol.planners.route import Route
 from idcontrol.record.recording import load
 from idcontrol.scenes.body import Body, trunk_frames
@@ -111,6 +111,23 @@ def test_overdue_foot_stands_under_the_least_force():
         walk(State(t=t, q=body.home.q, v=body.home.v, forces=resting if t >= 0.88 else ContactForces.none()))
     (landing,) = walk.landings
     assert landing.late_s == pytest.approx(0.021)
+
+
+@pytest.mark.parametrize(("touch_s", "replans"), [(0.75, 1), (0.89, 0)])
+def test_walk_is_replanned_when_a_foot_lands_early(monkeypatch, touch_s, replans):
+    body = Body(robots.load("talos"), mu=0.6, rate_hz=1000.0)
+    walk = Walk(body, msgspec.structs.replace(ON_SPOT, count=2, reach_m=0.4), begin_s=0.5)
+    monkeypatch.setattr(body, "moving_com", lambda state: com_at(walk.plan, state.t))
+    pressed = ContactForces(
+        identity=np.array([0]), force=np.array([[0.0, 0.0, 50.0]]), normal=np.array([[0.0, 0.0, 1.0]])
+    )
+    for tick in range(500, 920):
+        t = 1e-3 * tick
+        walk(State(t=t, q=body.home.q, v=body.home.v, forces=pressed if t >= touch_s else ContactForces.none()))
+    assert len(walk.landings) == 1
+    assert walk.caught == replans
+    if replans:
+        assert walk.plan.begin[0] == pytest.approx(touch_s + body.h)
 
 
 @pytest.mark.parametrize(("mu", "slower"), [(0.6, False), (0.1, True)])
