@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -33,26 +34,44 @@ START: Final = np.log(np.repeat((900.0, 60.0), KINDS))
 
 
 class Run(NamedTuple):
-    """Outcome of a trot.
+    """Outcome of a run.
 
     Attributes:
-        q_err_rad: Joint error, root of the mean square over joints and ticks [rad].
+        error: Root mean square over entries and ticks, of a trot's joint errors [rad] or another error.
         dtau_nm_s: Torque rate, root of the mean square [N m/s].
-        gradient: Derivative of `cost` by the logarithms of the gains, shape (6,); zeros if it is not asked for.
+        gradient: Derivative of `cost` by the k variables, shape (k,); zeros if it is not asked for.
     """
 
-    q_err_rad: float
+    error: float
     dtau_nm_s: float
     gradient: Array
 
     @property
     def cost(self) -> float:
-        """Logarithm of joint error times torque rate."""
-        return float(np.log(self.q_err_rad * self.dtau_nm_s))
+        """Logarithm of error times torque rate."""
+        return float(np.log(self.error * self.dtau_nm_s))
 
 
-def moved(plant: Stepping, state: State, tau: Array, h: float, slope: Array, turned: Array) -> tuple[State, Array]:
-    """Step a plant; return its state and the derivative of the state, shape (2 m, 6).
+class Row(NamedTuple):
+    """A tick: error, shape (e,), torques, shape (a,) [N m], and their derivatives, shapes (e, k) and (a, k)."""
+
+    away: Array
+    tau: Array
+    away_slope: Array
+    tau_slope: Array
+
+
+def judged(rows: list[Row], h: float) -> Run:
+    """Return the outcome of ticks of length h [s]."""
+    away, tau, away_slope, tau_slope = map(np.array, zip(*rows, strict=True))
+    change, turned, gradient = np.diff(tau, axis=0), np.diff(tau_slope, axis=0), np.zeros(away_slope.shape[-1])
+    for value, slope in ((away, away_slope), (change, turned)):
+        gradient += np.einsum("ti,tik->k", value, slope) / np.square(value).sum()
+    return Run(float(np.sqrt(np.square(away).mean())), float(np.sqrt(np.square(change).mean()) / h), gradient)
+
+
+def moved(plant: Stepping, state: State, tau: Array, h: float, slope: Array, /, **turned: Array) -> tuple[State, Array]:
+    """Step a plant; return its state and the derivative of the state by k variables, shape (2 m, k).
 
     Args:
         plant: The plant.
@@ -60,15 +79,20 @@ def moved(plant: Stepping, state: State, tau: Array, h: float, slope: Array, tur
         tau: Torques, shape (a,) [N m].
         h: Length of the step [s].
         slope: Derivative of the state before the step, tangents (q, v).
-        turned: Derivative of the torques, shape (a, 6).
+        turned: Derivatives of the step's parameters (`Linearization.sizes`) by the variables, by name; of the friction
+            of all feet for ``mu``.
     """
     try:
         after, step = plant.linearize(tau, h)
     except InputError:  # in flight
         plant.reset(state)
         return plant.step(tau, h), slope
-    by = [np.vstack([step.jacobian(of=of, by=by) for of in ("q_next", "v_next")]) for by in ("q", "v", "tau")]
-    return after, np.hstack(by[:2]) @ slope + by[2] @ turned
+    if "mu" in turned:
+        turned["mu"] = turned["mu"][step.identity]
+    m = len(slope) // 2
+    changes = {"q": slope[:m], "v": slope[m:], **turned}
+    parts = [[step.jacobian(of=of, by=by) @ change for by, change in changes.items()] for of in ("q_next", "v_next")]
+    return after, np.vstack([np.sum(each, axis=0) for each in parts])
 
 
 def trot(gains: Array, *, derive: bool, duration_s: float = 0.5) -> Run:
@@ -86,10 +110,9 @@ def trot(gains: Array, *, derive: bool, duration_s: float = 0.5) -> Run:
     assert isinstance(plant, Stepping)
     state = plant.reset(scene.start(np.random.default_rng(0)))
     planner.reset(state)
-    plan, joints = scene.plan(planner), system.order[m - a :]
-    slope, turned, last = np.zeros((2 * m, 2 * KINDS)), np.zeros((a, 2 * KINDS)), (np.zeros(a), np.zeros((a, 6)))
-    sums, slopes, ticks = np.zeros(2), np.zeros((2, 2 * KINDS)), round(duration_s / h)
-    for tick in range(ticks):
+    plan, joints, rows = scene.plan(planner), system.order[m - a :], []
+    slope, turned = np.zeros((2 * m, 2 * KINDS)), np.zeros((a, 2 * KINDS))
+    for _ in range(round(duration_s / h)):
         wanted = plan(state)
         away = system.joint_positions(state.q) - wanted.q
         if derive:
@@ -98,40 +121,37 @@ def trot(gains: Array, *, derive: bool, duration_s: float = 0.5) -> Run:
             turned += lin.jacobian(of="tau", by="gains") @ by_log
         else:
             command = controller(state, wanted)
-        change = command.tau - last[0] if tick else np.zeros(a)
-        sums += away @ away, change @ change
-        slopes += 2.0 * away @ slope[joints], 2.0 * change @ (turned - last[1])
-        last = command.tau.copy(), turned
+        rows.append(Row(away, command.tau.copy(), slope[joints], turned))
         if derive:
-            state, slope = moved(plant, state, command.tau, h, slope, turned)
+            state, slope = moved(plant, state, command.tau, h, slope, tau=turned)
         else:
             state = plant.step(command.tau, h)
-    error, rate = np.sqrt(sums / (a * ticks))
-    return Run(float(error), float(rate / h), (slopes / (2.0 * sums[:, None])).sum(axis=0))
+    return judged(rows, h)
 
 
-def tune(*, derive: bool, runs: int = 150) -> tuple[Array, int]:
+def tune(run: Callable[..., Run], start: Array, *, derive: bool, runs: int = 150) -> tuple[Array, int]:
     """Minimize the cost with (BFGS) or without (Nelder-Mead) gradient; return the gains' logarithms and the runs."""
 
     def cost(gains: Array) -> tuple[float, Array] | float:
-        run = trot(gains, derive=derive)
-        return (run.cost, run.gradient) if derive else run.cost
+        result = run(gains, derive=derive)
+        return (result.cost, result.gradient) if derive else result.cost
 
     options = {"maxiter": 10} if derive else {"maxfev": runs, "xatol": 0.02, "fatol": 1e-3}
-    best = minimize(cost, START, jac=derive, method="BFGS" if derive else "Nelder-Mead", options=options)
+    best = minimize(cost, start, jac=derive, method="BFGS" if derive else "Nelder-Mead", options=options)
     return best.x, int(best.nfev)
 
 
-def show(name: str, gains: Array, runs: int, seconds: float) -> None:
-    """Print a trot with these gains."""
-    run = trot(gains, derive=False)
-    print(f"{name}: {runs} runs, {seconds:.0f} s, cost {run.cost:.3f}, error {1e3 * run.q_err_rad:.2f} mrad, "
-          f"torque rate {run.dtau_nm_s:.0f} N m/s, gains {np.round(np.exp(gains)).tolist()}")  # fmt: skip
+def compare(run: Callable[..., Run], start: Array) -> None:
+    """Tune with and without gradient, and print the outcomes beside the start."""
+    tuned = [("start", start, 1, 0.0)]
+    for name, derive in (("gradient (BFGS)", True), ("Nelder-Mead", False)):
+        began = time.perf_counter()
+        tuned.append((name, *tune(run, start, derive=derive), time.perf_counter() - began))
+    for name, gains, count, seconds in tuned:
+        best = run(gains, derive=False)
+        print(f"{name}: {count} runs, {seconds:.0f} s, cost {best.cost:.3f}, error {best.error:.3g}, "
+              f"torque rate {best.dtau_nm_s:.3g} N m/s, gains {np.round(np.exp(gains), 1).tolist()}")  # fmt: skip
 
 
 if __name__ == "__main__":
-    show("robot file", START, 1, 0.0)
-    for name, derive in (("gradient (BFGS)", True), ("Nelder-Mead", False)):
-        began = time.perf_counter()
-        tuned, count = tune(derive=derive)
-        show(name, tuned, count, time.perf_counter() - began)
+    compare(trot, START)

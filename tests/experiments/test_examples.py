@@ -19,7 +19,7 @@ import idcontrol.loop
 from idcontrol import cli
 from idcontrol.errors import InputError
 from idcontrol.experiments import live
-from idcontrol.experiments.examples import linear_feedback, tuned_gains
+from idcontrol.experiments.examples import fitted_log, linear_feedback, tuned_gains, tuned_sway
 from idcontrol.loop import launch
 from idcontrol.loop.clock import WallClock
 from idcontrol.loop.launch import LoopSettings
@@ -86,6 +86,29 @@ def test_the_gradient_of_a_trot_by_its_gains_agrees_with_differences():
         for size in (1e-3, -1e-3)
     )
     assert (ahead - back) / 2e-3 == pytest.approx(run.gradient @ run.gradient, rel=0.05)
+
+
+@pytest.mark.slow
+def test_the_gradient_of_a_sway_by_its_gains_agrees_with_differences():
+    """Noise of the sensors is the same in each run."""
+    short = {"duration_s": 0.1}
+    run = tuned_sway.sway(tuned_sway.START, derive=True, **short)
+    ahead, back = (
+        tuned_sway.sway(tuned_sway.START + size * run.gradient, derive=False, **short).cost for size in (1e-3, -1e-3)
+    )
+    assert (ahead - back) / 2e-3 == pytest.approx(run.gradient @ run.gradient, rel=1e-3)
+
+
+@pytest.mark.slow
+def test_a_quarter_of_a_second_shows_friction_and_payload():
+    """Friction of a foot that never slides stays open; noise shifts the friction of other feet by up to a fifth."""
+    log = fitted_log.trot(0.25)
+    values, sd = fitted_log.fit(log, 0.25)
+    away, slid = np.abs(values - fitted_log.TRUE), sd[:4] < values[:4]
+    assert (away[4:] < 3.0 * sd[4:]).all()
+    assert 0 < slid.sum() < 4
+    assert away[:4][slid].max() < 0.05
+    assert away[4] < 0.5 * abs(log.online[-1, 1] - fitted_log.TRUE[4])
 
 
 # --- the machine in C ---

@@ -66,8 +66,11 @@ class Part(NamedTuple):
 
     def of(self, slope: Array) -> Array:
         """Return the derivative by the entries, shape (…, entries), for a derivative by variables, shape (…, P)."""
-        own: Array = slope[..., self.columns]
-        return own @ self.factor if np.ndim(self.factor) == 2 else self.factor * own
+        columns, factor = self.columns, self.factor
+        own: Array = slope.take(columns, axis=-1) if isinstance(columns, np.ndarray) else slope[..., columns]
+        if isinstance(factor, float):
+            return own if factor == 1.0 else factor * own
+        return own @ factor if factor.ndim == 2 else factor * own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
