@@ -31,13 +31,14 @@ import numpy as np
 from idcontrol.contact.contacts import Contacts
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.controllers.gradient.chain import Slopes, Solution, derive
-from idcontrol.controllers.gradient.choice import choose, velocity_of, yielding_of
+from idcontrol.controllers.gradient.choice import choice_of, choose, is_direct, velocity_of, yielding_of
 from idcontrol.controllers.gradient.equations import BLOCKS, Columns, least_squares
 from idcontrol.controllers.gradient.impulses import smallest_multiplier
 from idcontrol.controllers.gradient.motion import PART, ROLES
 from idcontrol.controllers.gradient.result import EXPLAINED, SINGULAR, Active, Linearization, Margin, Part
 from idcontrol.controllers.gradient.site import NO_ERRORS, Loads, Solved, visit
 from idcontrol.controllers.gradient.tasks import task_demand
+from idcontrol.controllers.gradient.whole import derive_at_once
 from idcontrol.controllers.schemes import Scheme
 from idcontrol.controllers.step import COARSE, SLIPS, SOLVED, Machine
 from idcontrol.dynamics.derivatives import bodies_of
@@ -107,7 +108,7 @@ def linearized(scheme: Scheme, at: Place, step: Taken) -> Linearization:
     if step.solved.ending not in (SOLVED, COARSE, SLIPS):
         return _unknown(at, step, "tracking, exactness or a strict task was relaxed")
     try:
-        solution, slopes, missed = _slopes(scheme, at, step)
+        slopes, missed = _slopes(scheme, at, step)
     except np.linalg.LinAlgError:
         return _unknown(at, step, SINGULAR)
     if not slopes.finite:
@@ -119,7 +120,7 @@ def linearized(scheme: Scheme, at: Place, step: Taken) -> Linearization:
         reason = "contact forces are not unique, and their choice has no derivative; v_next has one"
     return Linearization(
         identity=slopes.identity,
-        tau=solution.tau,
+        tau=step.machine.result.tau.copy(),
         force=slopes.force,
         v_next=slopes.v_next,
         task=missed,
@@ -142,16 +143,17 @@ def _margin(slopes: Slopes, h: float) -> Margin:
     return Margin(force / h, speed, torque / h, multiplier)
 
 
-def _slopes(scheme: Scheme, at: Place, step: Taken) -> tuple[Solution, Slopes, Array]:
-    """Return the solution of a step, its derivatives, and the misses ``y - A a`` of its task rows, shape (p,).
+def _slopes(scheme: Scheme, at: Place, step: Taken) -> tuple[Slopes, Array]:
+    """Return the derivatives of a step, and the misses ``y - A a`` of its task rows, shape (p,).
 
     Raises:
         LinAlgError: The equations of the step are singular.
     """
-    machine, solved, system = step.machine, step.solved, at.system
-    site = visit(
-        step.bound, at.bodies, at.spheres.bound, step.candidates.bound, solved.joints, _loads(system, step.load)
-    )
+    machine, solved, loads = step.machine, step.solved, _loads(at.system, step.load)
+    place = step.bound, at.bodies, at.spheres.bound, step.candidates.bound, solved.joints
+    if is_direct(scheme) and not machine.tasks.targets.kind.size:
+        return derive_at_once(*place, solved.step, loads, choice_of(scheme, solved)), np.zeros(0)
+    site = visit(*place, loads)
     yielding = yielding_of(scheme, site, solved.step)
     v_plus = velocity_of(solved.step, solved.f, solved.impulse, not yielding.D.any())
     b, missed, task, error = NONE, np.zeros(0), NONE, NO_ERRORS
@@ -159,7 +161,7 @@ def _slopes(scheme: Scheme, at: Place, step: Taken) -> tuple[Solution, Slopes, A
         b, missed, task, error = task_demand(step.bound, site, solved.joints)
     chosen = choose(scheme, solved, v_plus, yielding)
     solution = Solution(v_plus, solved.f, machine.result.tau.copy(), chosen, b, task, error)
-    return solution, derive(step.bound, site, solved.joints, solved.step, bind(solution)), missed
+    return derive(step.bound, site, solved.joints, solved.step, bind(solution)), missed
 
 
 def _loads(system: System, base: Array) -> Loads:

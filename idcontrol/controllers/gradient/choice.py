@@ -23,6 +23,20 @@ from idcontrol.models.whitened import recover_kernel
 from idcontrol.types import Array, Integers
 
 
+class Choice(NamedTuple):
+    """How a scheme chose among the solutions of a step, as far as direct schemes need it (`is_direct`).
+
+    Attributes:
+        law: Law of its contacts, as for `motion.contact_roles`.
+        shares: True if a stage II may have chosen the impulses.
+        f: Impulses of the contacts, shape (3 n,) [N s].
+    """
+
+    law: int
+    shares: bool
+    f: Array
+
+
 class Chosen(NamedTuple):
     """How a scheme chose among the solutions of a step.
 
@@ -80,14 +94,19 @@ def velocity_of(solved: Bound, f: Array, impulse: Array, recovers: bool) -> Arra
     return v_plus
 
 
-def choose(scheme: Scheme, solved: Solved, v_plus: Array, yielding: Yielding) -> Chosen:
+def choice_of(scheme: Scheme, solved: Solved) -> Choice:
     """Return how the scheme chose the solution of a step."""
-    f, rigid = solved.f, scheme.name not in COMPLIANT
-    law, none = CONVEX if scheme.name == "sap" else scheme.law, np.zeros((f.size, 0))
+    law = CONVEX if scheme.name == "sap" else scheme.law
     if (scheme.sticks and solved.ending != SLIPS) or solved.sticking:
         law = NO_SLIP
+    return Choice(law, solved.f.size > 0 and solved.ending != COARSE and scheme.after is not None, solved.f)
+
+
+def choose(scheme: Scheme, solved: Solved, v_plus: Array, yielding: Yielding) -> Chosen:
+    """Return how the scheme chose the solution of a step, for any scheme."""
+    law, shares, f = choice_of(scheme, solved)
+    rigid, none = scheme.name not in COMPLIANT, np.zeros((f.size, 0))
     cone, held = allowed(solved.step, v_plus)
-    shares = f.size > 0 and solved.ending != COARSE and scheme.after is not None
     alone = Chosen(law, False, False, cone, held, f, yielding, none, rigid)
     if not shares:
         return alone._replace(kept=_support(law, solved.step, f)) if rigid else alone
