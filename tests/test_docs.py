@@ -77,7 +77,7 @@ def at_root(monkeypatch):
 
 
 WITH_PYTHON = sorted({page for page, _ in blocks("python")})
-EXPENSIVE_PAGES = {"howto/gradients.md"}
+EXPENSIVE_PAGES = {"howto/filter.md", "howto/gradients.md"}
 """Pages whose kernels take long to compile."""
 
 

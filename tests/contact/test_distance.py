@@ -49,7 +49,15 @@ def by_coal(geometries: list[object], position: Array, rotation: Array) -> float
     return float(result.min_distance)
 
 
-@pytest.mark.parametrize("kinds", [("ball", "ball"), ("ball", "crate"), ("crate", "slab"), ("crate", "crate")])
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        pytest.param(("ball", "ball"), marks=pytest.mark.slow),
+        ("ball", "crate"),
+        pytest.param(("crate", "slab"), marks=pytest.mark.slow),
+        ("crate", "crate"),
+    ],
+)
 def test_distances_apart_and_overlapping_are_coals(kinds: tuple[str, str]) -> None:
     rng = np.random.default_rng(0)
     geometries = [KINDS[kind]() for kind in kinds]
@@ -69,7 +77,15 @@ def test_distances_apart_and_overlapping_are_coals(kinds: tuple[str, str]) -> No
     assert signs == {True, False}
 
 
-@pytest.mark.parametrize("kinds", [("ball", "ball"), ("ball", "crate"), ("crate", "slab"), ("crate", "crate")])
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        pytest.param(("ball", "ball"), marks=pytest.mark.slow),
+        ("ball", "crate"),
+        pytest.param(("crate", "slab"), marks=pytest.mark.slow),
+        ("crate", "crate"),
+    ],
+)
 def test_moved_along_the_normal_by_the_distance_the_shapes_just_touch(kinds: tuple[str, str]) -> None:
     """After a motion by the signed distance along the direction, the surfaces meet at the witness.
 

@@ -76,7 +76,7 @@ def test_correctly_assumed_friction_changes_no_torque(mu):
     [
         pytest.param({"noise": SensorNoise(position_m=1e-3, angle_rad=0.01)}, marks=pytest.mark.slow),
         {"kick": Kick(at_s=0.6, velocity_m_s=(0.0, 0.4, 0.0))},
-        {"disturbance": Disturbance(delay_s=0.005)},
+        pytest.param({"disturbance": Disturbance(delay_s=0.005)}, marks=pytest.mark.slow),
     ],
     ids=["noise", "kick", "delay"],
 )

@@ -17,6 +17,7 @@ def silent(share):
     """No progress."""
 
 
+@pytest.mark.slow
 def test_the_joint_of_the_pendulum_opens_by_the_square_of_the_step(tmp_path):
     config = pendulum.Config(steps_s=(1e-2, 2e-3), duration_s=0.3)
     metrics = pendulum.experiment.run(config, tmp_path, silent)
@@ -54,6 +55,7 @@ def test_the_limit_of_the_kernel_is_the_constraint_model_with_one_row():
     assert pushed > 20
 
 
+@pytest.mark.slow
 def test_the_limit_is_dead_at_coarse_steps_and_elastic_at_fine_ones(tmp_path):
     """A softer limit than the paper's shows it at steps that a test can afford: hω = 10, 1, 0.1, 0.01."""
     config = pendulum_limit.Config(stiffness_nm_rad=1e8, steps_s=(1e-3, 1e-4, 1e-5, 1e-6))

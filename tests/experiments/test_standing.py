@@ -34,6 +34,7 @@ def test_a_robot_that_can_stand_stands_under_our_torques_and_predicted_forces(ma
         assert verdict["friction"] < 1.0 + 1e-9, name
 
 
+@pytest.mark.slow
 def test_a_push_close_to_the_friction_limit_takes_feet_to_the_edges_of_their_cones(machine, asked):
     """Front feet carry more of a robot that is pushed forward, so that all feet cannot use the same share."""
     assert judged(machine, asked["pushed"], ours("id-coulomb-cone", machine, asked["pushed"]))["friction"] > 0.95

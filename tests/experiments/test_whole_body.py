@@ -130,7 +130,7 @@ def test_walk_is_replanned_when_a_foot_lands_early(monkeypatch, touch_s, replans
         assert walk.plan.begin[0] == pytest.approx(touch_s + body.h)
 
 
-@pytest.mark.parametrize(("mu", "slower"), [(0.6, False), (0.1, True)])
+@pytest.mark.parametrize(("mu", "slower"), one_fast(((0.6, False), (0.1, True)), (0.1, True)))
 def test_run_says_that_friction_slows_the_steps(tmp_path, mu, slower):
     config = msgspec.structs.replace(TROT, mu=mu, duration_s=0.05)
     metrics = whole_body.walk.run(config, tmp_path / "run", lambda share: None)
@@ -185,6 +185,7 @@ def test_machine_on_four_feet_trots_unless_its_settings_say_otherwise():
     assert by_feet(WALK) == WALK
 
 
+@pytest.mark.slow
 def test_record_of_a_walk_on_four_feet_has_the_settings_of_its_trot(tmp_path):
     config = msgspec.structs.replace(WALK, robot="go1", duration_s=0.05)
     metrics = whole_body.walk.run(config, tmp_path / "run", lambda share: None)
@@ -432,6 +433,7 @@ def test_humanoid_walks_on_low_friction(tmp_path, robot):
     assert metrics["replans"] == 0
 
 
+@pytest.mark.slow
 def test_run_says_that_friction_limits_the_turn(tmp_path):
     walk = msgspec.structs.replace(TROT.walk, length_m=0.0, turn_rad=0.15)
     config = msgspec.structs.replace(TROT, mu=0.1, walk=walk, duration_s=0.05)

@@ -14,6 +14,8 @@ from idcontrol.adapters.gymnasium import JointTargets
 from idcontrol.controllers import Gains
 from idcontrol.filter.nearest import WRENCH_WEIGHT
 
+pytestmark = pytest.mark.interpreted
+
 MU, H = 0.3, 1e-3
 
 
@@ -132,6 +134,7 @@ def careless(robot, mu, through):
     return slid, np.array(all_torques)
 
 
+@pytest.mark.slow
 def test_careless_targets_slide_feet_less_than_half_as_far_through_the_filter(robot):
     alone, _ = careless(robot, MU, through=False)
     through, tau = careless(robot, MU, through=True)
@@ -225,6 +228,7 @@ def test_unusable_limits_are_refused(robot, options, line):
     assert str(error.value) == line
 
 
+@pytest.mark.slow
 def test_an_environment_takes_the_filter_as_its_layer_below_a_policy(robot):
     environment = JointTargets("go1", "idcontrol.filter:Torques", mu=MU, spread_rad=0.0)
     environment.reset(seed=0)
@@ -269,6 +273,7 @@ def test_feet_that_come_down_fast_obey_the_cap_of_forces_before_they_touch(robot
     assert plant.contact_forces().force[:, 2].max() <= 100.0 + 1e-3
 
 
+@pytest.mark.slow
 def test_a_heavy_arm_comes_to_rest_at_its_stop():
     robot = idc.robots.load("panda")
     system, state, target = robot.system(), robot.standing_state(), robot.standing_reference().q.copy()
@@ -333,6 +338,7 @@ def constant_targets(robot, mu, target, ticks):
     return np.array(tau), normal, state
 
 
+@pytest.mark.slow
 def test_targets_that_pull_feet_apart_leave_the_robot_standing(robot):
     home = robot.standing_reference().q
     apart = home + 0.2 * np.kron([1.0, -1.0, 1.0, -1.0], [1.0, 0.0, 0.0])  # 50 N m, twice the limit of the hips
@@ -386,6 +392,7 @@ def test_caps_of_forces_hold_while_feet_slide(robot, standing):
         state = idc.State(t=(k + 1) * H, q=after.q, v=after.v)
 
 
+@pytest.mark.slow
 def test_joints_brake_before_their_stops_while_feet_slide(robot):
     torques, plant = idc.filter.Torques(robot, mu=0.1), idc.plants.make("dissipation", robot, mu=0.1, rate_hz=1.0 / H)
     state, cut, broken = plant.reset(robot.standing_state()), 0, 0

@@ -48,7 +48,7 @@ def check(rig):
 
 
 def test_a_walk_with_poor_sensors_has_no_fault():
-    check(walk("links", "torque", "12 bit, differences", "sent base", 0.6))
+    check(walk("links", "torque", "12 bit, differences", "sent base", 0.3))
 
 
 @pytest.mark.slow

@@ -23,6 +23,7 @@ from idcontrol.problems.machines import inverse_step
 from idcontrol.types import Status
 from tests import scenes
 from tests.models import stage_two
+from tests.parameters import one_fast
 
 WEIGHT_IMPULSE = 4.8 * 9.81 * scenes.H
 
@@ -214,7 +215,7 @@ def test_a_motor_that_is_bounded_on_one_side_stays_on_it(quadruped, side):
 @pytest.mark.interpreted
 @pytest.mark.parametrize(
     ("mu", "weighted"),
-    [(None, True), (0.9, False), (0.3, False), (0.2, False)],
+    one_fast(((None, True), (0.9, False), (0.3, False), (0.2, False)), (None, True), (0.3, False)),
     ids=["mixed", "sticky", "dry", "slick"],
 )
 def test_many_contacts_get_the_torque_that_clarabel_finds(quadruped, mu, weighted):

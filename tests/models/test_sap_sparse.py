@@ -10,6 +10,7 @@ from idcontrol.models import sap
 from idcontrol.models.sparse import WORLD, SparseProblem, dense_inertia, dense_rows
 from idcontrol.models.step import StepProblem
 from idcontrol.types import Status
+from tests.parameters import one_fast
 from tests.scenes import by_hand
 
 pytestmark = pytest.mark.interpreted
@@ -71,7 +72,7 @@ def dense(problem, mu=None):
 SIZES = ([6] * 5, [6], [3, 6, 1], [7, 6, 13, 6], [2] * 9)
 
 
-@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("sizes", one_fast(SIZES, *SIZES[2:4]))
 def test_sparse_and_dense_find_the_same_motion_and_impulses(sizes):
     rng = np.random.default_rng(len(sizes))
     for _ in range(10):

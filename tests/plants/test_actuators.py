@@ -14,6 +14,7 @@ from idcontrol.errors import InputError
 from idcontrol.plants.drive import PERIOD_S, Driven, Motors, at_speed
 from idcontrol.plants.parts import STICK_RAD_S
 from idcontrol.types import State
+from tests.parameters import one_fast
 
 INERTIA, ROTOR = 0.02, 0.03
 H = 1e-4
@@ -81,7 +82,7 @@ def test_viscous_friction_lets_the_speed_decay(name):
     np.testing.assert_allclose(v, 3.0 * np.exp(-damping * t / INERTIA), rtol=1e-3)
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", one_fast(ALL, "coulomb-lcp", "mujoco"))
 def test_dry_friction_stops_a_joint_in_due_time_and_it_stays_at_rest(name):
     """Speed is v₀ - F t / I until the joint stops; the joint does not turn back."""
     friction, start = 0.2, 2.0
@@ -96,7 +97,7 @@ def test_dry_friction_stops_a_joint_in_due_time_and_it_stays_at_rest(name):
     assert (v > -1e-9).all()
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", one_fast(OURS, "coulomb-lcp"))
 def test_dry_friction_of_a_joint_with_a_rotor_is_exact_until_it_stops(name):
     """Speed is v₀ - F t / (I + J); an impulse h F changes it by at most h F / J."""
     friction, inertia = 0.2, INERTIA + ROTOR
@@ -109,7 +110,7 @@ def test_dry_friction_of_a_joint_with_a_rotor_is_exact_until_it_stops(name):
     assert abs(v[-1]) < 1e-6
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", one_fast(OURS, "coulomb-lcp"))
 def test_a_joint_under_less_than_dry_friction_creeps_in_proportion(name):
     v = speeds(plant_of(name, actuators(friction=0.2)), 0.0, 0.15, 2000)
     assert v[-1] == pytest.approx(0.75 * STICK_RAD_S, rel=1e-9)

@@ -21,6 +21,7 @@ from idcontrol.errors import InputError
 from idcontrol.record.recording import BLOCK_ROWS, Recorder, fresh_folder, load
 from idcontrol.types import Event
 from tests import GUARD_S
+from tests.parameters import one_fast
 
 CHANNELS = {"t": (), "q": (3,), "feet": (2, 3), "step_us": ()}
 UNITS = {"t": "s", "q": "rad", "feet": "m", "step_us": "us"}
@@ -155,7 +156,7 @@ def test_the_handler_of_sigterm_is_put_back(tmp_path):
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("signum", one_fast((signal.SIGINT, signal.SIGTERM, signal.SIGKILL), signal.SIGKILL))
 def test_a_killed_process_leaves_a_readable_folder(tmp_path, signum):
     script = textwrap.dedent(f"""
         import itertools

@@ -103,6 +103,7 @@ def test_sphere_touches_the_nearer_of_ground_and_wall():
     np.testing.assert_allclose(far.axes[:, 0], np.tile([0.0, 0.0, 1.0], (5, 1)))
 
 
+@pytest.mark.slow
 def test_replay_shows_the_hand_at_its_wall(pressed):
     arrays, _ = pressed
     stage = Stage(WholeBodyScene(BRIEF).scenery(), robots.load)

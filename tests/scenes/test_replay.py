@@ -29,7 +29,9 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return idc.run("trot", duration=SHORT_S, mu=0.3, out=tmp_path_factory.mktemp("walk"))
 
 
-@pytest.mark.parametrize("settings", [NOISY, IMPEDANCE], ids=["noisy", "impedance"])
+@pytest.mark.parametrize(
+    "settings", [NOISY, pytest.param(IMPEDANCE, marks=pytest.mark.slow)], ids=["noisy", "impedance"]
+)
 def test_the_controller_of_a_walk_repeats_its_torques(settings: dict[str, object], tmp_path: Path) -> None:
     run = idc.run("trot", robot="go1", duration=SHORT_S, out=tmp_path, **settings)
     repeated = replay(run, run.config["controller"])

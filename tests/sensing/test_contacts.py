@@ -18,6 +18,7 @@ from idcontrol.sensing.contacts import Fused, Geometry, Planned, Touch, sensed_s
 from idcontrol.sensing.disturbance import BiasLevel
 from idcontrol.types import ContactForces, Reference, State
 from tests import scenes
+from tests.parameters import one_fast
 from tests.scenes import loops
 
 UP = np.array([0.0, 0.0, 1.0])
@@ -141,7 +142,7 @@ def heights(config):
     return np.array([tick.state.q[2] - tick.reference.base_position[2] for tick in ticks])
 
 
-@pytest.mark.parametrize("contacts", MEASURED)
+@pytest.mark.parametrize("contacts", one_fast(MEASURED, "fused"))
 def test_the_base_does_not_sink_on_measured_contacts(contacts):
     # a foot that is not loaded because it feels no load lets the base sink by 20 mm and more within a second
     sensing = structs.replace(BIASED, contacts=contacts)

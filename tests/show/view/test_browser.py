@@ -32,6 +32,7 @@ from idcontrol.show.view.film import Film
 from idcontrol.show.view.page import FITTING_S, HEAD_LENGTH, HOST, WINDOW_S, Page, Player, gif, mp4, serve, stop
 from idcontrol.show.view.stage import Stage
 from tests import GUARD_S, walks
+from tests.parameters import one_fast
 from tests.show.view.runs import ROWS, STEP_S, walk
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -181,7 +182,7 @@ def seen_by(width, height=640):
     return SimpleNamespace(aspect=width / height, image_width=width, image_height=height)
 
 
-@pytest.mark.parametrize(("width", "back"), [(1000, 640.0 / 370.0), (1280, 1.0)])
+@pytest.mark.parametrize(("width", "back"), one_fast([(1000, 640.0 / 370.0), (1280, 1.0)], (1000, 640.0 / 370.0)))
 def test_a_page_with_little_room_between_its_panels_shows_all_of_the_stage(player, width, back):
     first = player._page.server.initial_camera
     position, look_at = player._page._fitted(seen_by(width))
@@ -189,7 +190,7 @@ def test_a_page_with_little_room_between_its_panels_shows_all_of_the_stage(playe
     np.testing.assert_array_equal(look_at, first.look_at)
 
 
-@pytest.mark.parametrize(("width", "height"), [(360, 640), (570, 400)])
+@pytest.mark.parametrize(("width", "height"), one_fast([(360, 640), (570, 400)], (360, 640)))
 def test_a_narrow_page_shows_the_stage_above_its_panels(player, width, height):
     first, size = player._page.server.initial_camera, player._page._stage.size
     position, look_at = player._page._fitted(seen_by(width, height))
