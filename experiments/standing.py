@@ -9,11 +9,8 @@ against rigid contact with Coulomb friction.
 from __future__ import annotations
 
 import importlib
-import json
-import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -21,9 +18,9 @@ import numpy as np
 import pinocchio as pin
 
 from idcontrol import controllers, robots
+from idcontrol.adapters.tsid_controller import Tsid
 from idcontrol.bench.league.problems import FrictionProblem
 from idcontrol.bench.peers import installed
-from idcontrol.config.configuration import jsonable
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.controllers import InverseSettings, Setup
@@ -34,7 +31,8 @@ from idcontrol.experiments.findings import Drawing, Finding, Results, axes
 from idcontrol.judge import miss
 from idcontrol.models.coulomb_cone import solve_delassus
 from idcontrol.solvers.status import SOLVED
-from idcontrol.types import Array, Booleans, Controller, Reference, State
+from idcontrol.tasks import Frame, Posture, Task
+from idcontrol.types import Array, Booleans, Command, Reference, State
 
 H: Final = 1e-3
 """Control period [s]."""
@@ -59,11 +57,8 @@ COMPLIANCE: Final = 1e-4
 """Compliance of Pinocchio's ground [m/N]; forces at rest do not depend on the compliance."""
 REPEATS: Final = 300
 """Number of timed calls; the median counts."""
-SCRIPT: Final = Path(__file__).parent / "standing_tsid.py"
 LAW: Final = 1e-8
 """Largest accepted violation of Coulomb's law by the judge's own forces (`idcontrol.judge.miss`)."""
-LIMIT_S: Final = 60.0
-"""TSID's script is stopped after this time [s]."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -204,27 +199,38 @@ def _on_points(machine: Machine, system: System, situation: Situation, radius: f
     return SphereContacts(system, machine.feet, radius, ground, situation.mu[0])
 
 
-def _holding(name: str, machine: Machine, situation: Situation) -> tuple[Controller, Reference]:
-    """Return our controller for the situation, and its reference."""
+def _setup(machine: Machine, situation: Situation, *tasks: Task) -> tuple[Setup, State, Reference]:
+    """Return the setup of a controller for the situation, the state at rest, and the reference."""
     system = machine.robot.system()
     system.model.gravity.linear = situation.gravity
-    contacts = _on_points(machine, system, situation, 0.0)
-    settings = InverseSettings(rate_limit_nm_s=None, learn_friction=False)
-    controller = controllers.build(name, Setup(system=system, contacts=contacts, h=H, settings=settings))
+    setup = Setup(
+        system=system,
+        contacts=_on_points(machine, system, situation, 0.0),
+        h=H,
+        settings=InverseSettings(rate_limit_nm_s=None, learn_friction=False),
+        robot=machine.robot,
+        tasks=tasks,
+    )
     reference = msgspec.structs.replace(
         Reference.standing(system.joint_positions(situation.q), 4), a=situation.a[6:].copy(), stance=situation.stance
     )
-    return controller, reference
+    return setup, State(t=0.0, q=situation.q, v=np.zeros(machine.model.nv)), reference
+
+
+def _on_feet(command: Command) -> Array:
+    """Return the predicted force on each foot, shape (4, 3) [N]."""
+    forces = np.zeros((4, 3))
+    assert command.predicted is not None
+    forces[command.predicted.identity] = command.predicted.force
+    return forces
 
 
 def ours(name: str, machine: Machine, situation: Situation) -> Answer:
     """Return the answer of one of our controllers: torques and predicted forces."""
-    controller, reference = _holding(name, machine, situation)
-    state = State(t=0.0, q=situation.q, v=np.zeros(machine.model.nv))
+    setup, state, reference = _setup(machine, situation)
+    controller = controllers.build(name, setup)
     command, seconds = timed(lambda: controller(state, reference), REPEATS)
-    forces = np.zeros((4, 3))
-    assert command.predicted is not None
-    forces[command.predicted.identity] = command.predicted.force
+    forces = _on_feet(command)
     M, g, J = machine.terms(situation)
     a = np.linalg.solve(M, np.concatenate((np.zeros(6), command.tau)) - g + J.T @ forces.ravel())
     return Answer(command.tau.copy(), forces, np.asarray(a), float(np.median(seconds)))
@@ -237,8 +243,8 @@ def mujoco(machine: Machine, situation: Situation) -> Answer:
     system = machine.robot.system()
     system.model.gravity.linear = situation.gravity
     plant = plants.MuJoCo(system, _on_points(machine, system, situation, 1e-3), H)
-    state = plant.reset(State(t=0.0, q=situation.q, v=np.zeros(machine.model.nv)))
-    hold, reference = _holding("id-coulomb-qp", machine, situation)
+    setup, state, reference = _setup(machine, situation)
+    hold, state = controllers.build("id-coulomb-qp", setup), plant.reset(state)
     reference = msgspec.structs.replace(reference, a=np.zeros(12), stance=np.ones(4, dtype=np.bool_))
     for _ in range(round(SETTLE_S / H)):
         state = plant.step(hold(state, reference).tau, H)
@@ -297,35 +303,23 @@ def pinocchio(machine: Machine, situation: Situation) -> Answer:
 def tsid(python: str, machine: Machine, asked: list[Situation]) -> tuple[str, list[Answer | None]]:
     """Return TSID's version and answers, from the interpreter with TSID; an answer is None if its QP has no solution.
 
+    The tasks are as in TSID's examples: the trunk's pose and the joints' posture, each with weight 1.
+
     Raises:
-        InputError: The interpreter cannot run or is not done within `LIMIT_S`, or TSID is not installed in it.
+        InputError: The interpreter cannot run TSID.
     """
-    request = {
-        "urdf": str(machine.robot.urdf),
-        "feet": machine.feet,
-        "torque_limit": machine.system.effort_limit.tolist(),
-        "repeats": REPEATS,
-        "situations": [jsonable(s._asdict() | {"mu": s.mu[0]}) for s in asked],
-    }
-    try:
-        done = subprocess.run(
-            [python, str(SCRIPT)],
-            input=json.dumps(request),
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-            env={},  # our module path has another Pinocchio
-            check=True,
-        )
-        said = json.loads(done.stdout)
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
-        cause = (getattr(error, "stderr", "") or str(error)).strip().splitlines()[-1]
-        raise InputError(f"tsid_python: {python} gives no answers of TSID: {cause}") from None
-    return said["version"], [None if a is None else _answer(a) for a in said["answers"]]
-
-
-def _answer(reply: Mapping[str, Any]) -> Answer:
-    return Answer(np.array(reply["tau"]), np.array(reply["forces"]), np.array(reply["a"]), float(reply["seconds"]))
+    version, answers = "", list[Answer | None]()
+    for situation in asked:
+        machine.look(situation.q)
+        trunk = Frame(machine.model.frames[2].name)
+        trunk.set(machine.data.oMf[2])
+        setup, state, reference = _setup(machine, situation, trunk, Posture(weight=1.0))
+        peer = Tsid(setup, python)
+        command, a, version = peer(state, reference), peer.acceleration, peer.version
+        seconds = 1e-6 * float(np.median(peer.times(REPEATS)))
+        answers.append(None if a is None else Answer(command.tau, _on_feet(command), a, seconds))
+        peer.stop()
+    return version, answers
 
 
 def judged(machine: Machine, situation: Situation, answer: Answer) -> dict[str, float | None]:

@@ -58,11 +58,11 @@ class Tsid:
     contact_law = ContactLaw(cone="pyramid")
     takes_tasks = True
 
-    def __init__(self, setup: Setup) -> None:
-        """Start the process.
+    def __init__(self, setup: Setup, python: str | None = None) -> None:
+        """Start the process under the interpreter `python`; None means `interpreter`.
 
         Raises:
-            InputError: ``TSID_PYTHON`` does not run TSID, there are no tasks, or TSID has no counterpart of a task.
+            InputError: The interpreter does not run TSID, there are no tasks, or TSID has no counterpart of a task.
         """
         robot: Any = setup.robot
         contacts: Any = setup.contacts
@@ -76,6 +76,8 @@ class Tsid:
         self.acceleration: Array | None = None
         self._tau: Array = np.zeros(self._system.n_actuated)
         self._anew = True
+        # the parameters of a height map have the vertical at the place of a plane's normal
+        self._normal: Array = contacts.terrain.parameters[:3]
         feet = []
         for corners in self._corners:
             points = [np.subtract(robot.spheres[i].offset_m, (0.0, 0.0, contacts.radius[i])).tolist() for i in corners]
@@ -83,17 +85,19 @@ class Tsid:
         kp, kd = posture.gains or (setup.acceleration_gains.kp, setup.acceleration_gains.kd)
         posture_rows = {"kp": self._in_tree(kp), "kd": self._in_tree(kd), "weight": self._in_tree(weight)}
         problem = {
-            "urdf": str(robot.urdf), "mu": setup.mu, "feet": feet, "contact_kp": CONTACT_KP,
+            "urdf": str(robot.urdf), "gravity": self._system.model.gravity.linear.tolist(), "mu": setup.mu,
+            "normal": self._normal.tolist(), "feet": feet, "contact_kp": CONTACT_KP,
             "force_weight": FORCE_WEIGHT, "torque_limit": self._in_tree(np.minimum(self._system.effort_limit, MOST)),
             "tasks": self._described(), "posture": posture_rows,
         }  # fmt: skip
-        self._process = _started(interpreter())
+        python = python or interpreter()
+        self._process = _started(python)
         self._end = weakref.finalize(self, _end, self._process)
         try:
             first = self._ask(problem | self._asked(self._state, robot.standing_reference()))
         except (OSError, ValueError):
             self.stop()
-            raise InputError(f"TSID_PYTHON={interpreter()} does not run TSID: {INSTALL}") from None
+            raise InputError(f"{python} does not run TSID: {INSTALL}") from None
         self.version: str = first["version"]
 
     def __call__(self, state: State, reference: Reference) -> Command:
@@ -112,7 +116,7 @@ class Tsid:
         stands = np.flatnonzero(reference.stance)
         identity = np.concatenate([self._corners[i] for i in stands] or [np.zeros(0, dtype=np.int64)])
         force = np.concatenate([answer["force"][i] for i in stands] or [np.zeros((0, 3))])
-        normal = np.tile([0.0, 0.0, 1.0], (len(identity), 1))
+        normal = np.tile(self._normal, (len(identity), 1))
         predicted = ContactForces(identity=identity, force=force, normal=normal)
         return Command(tau=self._tau, predicted=predicted, demand="qp")
 
@@ -205,7 +209,7 @@ def _started(python: str) -> subprocess.Popen[str]:
     try:
         return subprocess.Popen([python, script], **pipes)
     except OSError as error:
-        raise InputError(f"TSID_PYTHON={python} does not run TSID: {error}") from None
+        raise InputError(f"{python} does not run TSID: {error}") from None
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -4,7 +4,8 @@ Input and output are lines of JSON. The first line of input is the problem toget
 only the ``version`` of TSID. Each later line is a state or a number n. A number repeats the last step n times; the
 answer is a list of the n computing times [us].
 
-The problem has ``urdf``, ``mu``, ``torque_limit`` [N m], ``force_weight``, ``contact_kp`` and
+The problem has ``urdf``, ``gravity`` [m/s²], ``mu``, the ground's ``normal``, ``torque_limit`` [N m],
+``force_weight``, ``contact_kp`` and
 
 - ``feet``: for each foot its ``frame``, and its ``corners`` in this frame [m] (null for a point foot);
 - ``tasks``: for each task its ``frame`` (null for the centre of mass), ``mask``, ``kp`` and ``kd``;
@@ -57,6 +58,7 @@ class Program:
         """Build the program, with all feet in the air; `asked` is the problem with the first state (see module)."""
         self.robot = robot = tsid.RobotWrapper(asked["urdf"], pin.StdVec_StdString(), pin.JointModelFreeFlyer(), False)
         robot.model().rotorInertia = np.zeros(robot.nv)
+        robot.setGravity(pin.Motion(np.array(asked["gravity"]), np.zeros(3)))
         self.q, self.v, self.asked = np.array(asked["q"]), np.array(asked["v"]), asked
         self.program = tsid.InverseDynamicsFormulationAccForce("tasks", robot, False)
         self.program.computeProblemData(0.0, self.q, self.v)
@@ -73,7 +75,7 @@ class Program:
         self.program.addActuationTask(self.bounds, 1.0, 0, 0.0)
 
     def _contact(self, foot: dict[str, Any]) -> Any:
-        up, arguments = np.array([0.0, 0.0, 1.0]), (self.asked["mu"], 0.0, MOST_FORCE)
+        up, arguments = np.array(self.asked["normal"]), (self.asked["mu"], 0.0, MOST_FORCE)
         if foot["corners"] is None:
             contact = tsid.ContactPoint(foot["frame"], self.robot, foot["frame"], up, *arguments)
             contact.useLocalFrame(False)
