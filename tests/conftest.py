@@ -22,7 +22,13 @@ if numba.config.DISABLE_JIT:
     np.seterr(all="ignore")
 
 # checks before every change must be repeatable; for other examples: --hypothesis-profile=default
-hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=50)  # may compile
+hypothesis.settings.register_profile(
+    "repeatable",
+    derandomize=True,
+    deadline=None,  # may compile
+    max_examples=50,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],  # drawing takes seconds on a busy computer
+)
 hypothesis.settings.load_profile("repeatable")
 
 

@@ -12,7 +12,6 @@ from idcontrol.scenes.disturbances import Disturbance, Kick
 from idcontrol.scenes.walk import WalkConfig, WalkScene
 from tests import scenes
 from tests.controllers import walker
-from tests.parameters import one_fast
 
 WEIGHT = walker.WEIGHT
 
@@ -38,7 +37,8 @@ def test_a_trot_with_its_own_weight_on_its_back_does_not_sag():
     assert sagging.min() < -8e-3
 
 
-@pytest.mark.parametrize("mu", one_fast((0.1, 0.8), 0.8))
+@pytest.mark.slow
+@pytest.mark.parametrize("mu", [0.1, 0.8])
 def test_without_a_load_torques_are_the_same_to_the_bit(mu):
     load, height = walked(1.5, mu=mu)
     assert 0.0 < np.linalg.norm(load, axis=1).max() < UNMODELLED * WEIGHT

@@ -398,6 +398,7 @@ def test_a_recorder_that_is_killed_has_handed_its_rows_to_the_system(tmp_path):
     np.testing.assert_array_equal(load(tmp_path / "run").arrays["q"], sent["q"][4:-1])
 
 
+@pytest.mark.slow  # `test_a_loop_on_the_wall_clock_runs_records_and_ends` has this process, too
 def test_the_process_of_the_recorder_keeps_every_row_and_prints_the_metrics(tmp_path):
     recorder, job, sent = recording(tmp_path / "run")
     out, _ = recorder.communicate(encode(OUTCOME))

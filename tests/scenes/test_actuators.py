@@ -19,7 +19,7 @@ def scene(settings):
 @pytest.mark.parametrize("kind", one_fast(("torque", "impedance"), "torque"))
 @pytest.mark.parametrize("error", one_fast((0.0, 0.3, -0.3), 0.3))
 def test_a_trot_goes_on_with_actuators_modelled_right_or_30_percent_wrong(tmp_path, error, kind):
-    settings = REAL | {"actuators.error": error, "command.kind": kind, "duration_s": 1.0}
+    settings = REAL | {"actuators.error": error, "command.kind": kind, "duration_s": 0.6}
     metrics = record_walk(scene(settings), tmp_path)
     assert metrics["completed"]
     # 1 mrad with the right model and 4 with a wrong one; a joint stuck in friction would be off by far more

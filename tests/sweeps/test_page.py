@@ -76,9 +76,16 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_the_page_is_complete_links_only_pages_of_its_runs_and_escapes_text(folder):
-    path = page.report(record.load(folder), None)
-    text = path.read_text()
+def tables(outcomes):
+    rows = ((1.23456,), (None,), (True,))
+    return (Table(name="a", title="Shown", sentence="It says so.", header=("x",), rows=rows),)
+
+
+def test_the_page_of_a_study_is_complete_links_only_pages_of_its_runs_and_escapes_text(folder):
+    study = Study(experiment="trot", summary="what it is for", runs=(), tables=tables)
+    text = page.report(record.load(folder), study).read_text()
+    for word in ("what it is for", "Shown", "It says so.", "1.235", "–", "yes"):
+        assert word in text
     parsed = Page(text)
     assert parsed.open == []
     assert parsed.sources
@@ -92,17 +99,6 @@ def test_the_page_is_complete_links_only_pages_of_its_runs_and_escapes_text(fold
     assert "6 runs, of which 2 did not do their task, 1 not run yet." in text
     assert "&lt;b&gt;ouch" in text
     assert "idcontrol compare trot --out &#39;with &lt;space&gt;&#39;" in text
-
-
-def test_a_study_s_tables_are_on_its_page(folder):
-    def tables(outcomes):
-        rows = ((1.23456,), (None,), (True,))
-        return (Table(name="a", title="Shown", sentence="It says so.", header=("x",), rows=rows),)
-
-    study = Study(experiment="trot", summary="what it is for", runs=(), tables=tables)
-    text = page.report(record.load(folder), study).read_text()
-    for word in ("what it is for", "Shown", "It says so.", "1.235", "–", "yes"):
-        assert word in text
 
 
 def test_a_folder_that_is_no_comparison_is_refused_in_one_line(tmp_path):

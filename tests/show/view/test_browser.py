@@ -43,13 +43,25 @@ def folder(tmp_path_factory):
     return walk(tmp_path_factory.mktemp("page") / "run")
 
 
-@pytest.fixture
-def player(folder):
+@contextlib.contextmanager
+def played(folder):
     server = serve(None, "test")
     film = Film(load(folder), find_robot)
-    player = Player(Page(server, film.stage, film.run.title, follow=False), film)
-    yield player
+    yield Player(Page(server, film.stage, film.run.title, follow=False), film)
     stop(server)
+
+
+@pytest.fixture
+def player(folder):
+    with played(folder) as player:
+        yield player
+
+
+@pytest.fixture(scope="module")
+def unmoved(folder):
+    """A player that tests only look at."""
+    with played(folder) as player:
+        yield player
 
 
 def node(player, name):
@@ -60,16 +72,16 @@ def base(player):
     return node(player, "/stage/bodies/0 root_joint").position
 
 
-def test_the_page_is_served_on_loopback_alone(player):
-    server = player._page.server
+def test_the_page_is_served_on_loopback_alone(unmoved):
+    server = unmoved._page.server
     assert server.get_host() == HOST == "127.0.0.1"
     with urllib.request.urlopen(f"http://{HOST}:{server.get_port()}", timeout=GUARD_S) as answer:
         assert answer.status == 200
 
 
-def test_the_page_answers_only_names_of_this_computer(player):
+def test_the_page_answers_only_names_of_this_computer(unmoved):
     """A page whose name an attacker lets point to 127.0.0.1 is not the page's own origin (DNS rebinding)."""
-    port = player._page.server.get_port()
+    port = unmoved._page.server.get_port()
     ours = ["127.0.0.1", f"localhost:{port}", "LOCALHOST:9000", f"[::1]:{port}"]
     others = ["evil.example", f"evil.example:{port}", "127.0.0.1.evil.example", "127.0.0.1@evil.example", "0.0.0.0", ""]
     for name in (*ours, *others, None):
@@ -82,8 +94,8 @@ def test_the_page_answers_only_names_of_this_computer(player):
                 assert answer.status == (200 if name in ours else 403), name
 
 
-def test_connections_from_other_origins_are_refused(player):
-    port = player._page.server.get_port()
+def test_connections_from_other_origins_are_refused(unmoved):
+    port = unmoved._page.server.get_port()
     no_browser = None
     ours = [(HOST, f"http://127.0.0.1:{port}"), ("localhost", f"http://localhost:{port}"), (HOST, no_browser)]
     others = [
@@ -183,17 +195,17 @@ def seen_by(width, height=640):
 
 
 @pytest.mark.parametrize(("width", "back"), one_fast([(1000, 640.0 / 370.0), (1280, 1.0)], (1000, 640.0 / 370.0)))
-def test_a_page_with_little_room_between_its_panels_shows_all_of_the_stage(player, width, back):
-    first = player._page.server.initial_camera
-    position, look_at = player._page._fitted(seen_by(width))
+def test_a_page_with_little_room_between_its_panels_shows_all_of_the_stage(unmoved, width, back):
+    first = unmoved._page.server.initial_camera
+    position, look_at = unmoved._page._fitted(seen_by(width))
     np.testing.assert_allclose(position - look_at, back * (first.position - first.look_at))
     np.testing.assert_array_equal(look_at, first.look_at)
 
 
 @pytest.mark.parametrize(("width", "height"), one_fast([(360, 640), (570, 400)], (360, 640)))
-def test_a_narrow_page_shows_the_stage_above_its_panels(player, width, height):
-    first, size = player._page.server.initial_camera, player._page._stage.size
-    position, look_at = player._page._fitted(seen_by(width, height))
+def test_a_narrow_page_shows_the_stage_above_its_panels(unmoved, width, height):
+    first, size = unmoved._page.server.initial_camera, unmoved._page._stage.size
+    position, look_at = unmoved._page._fitted(seen_by(width, height))
     ahead = (look_at - position) / np.linalg.norm(look_at - position)
     right = np.cross(ahead, [0.0, 0.0, 1.0])
     up = np.cross(right, ahead) / np.linalg.norm(right)
@@ -205,16 +217,16 @@ def test_a_narrow_page_shows_the_stage_above_its_panels(player, width, height):
     assert min(seen * width / height, 0.4 * seen / 0.55) > size  # a stage is about half as high as wide
 
 
-def test_a_new_page_fits_its_camera_for_some_seconds(player, monkeypatch):
+def test_a_new_page_fits_its_camera_for_some_seconds(unmoved, monkeypatch):
     updates = []
     camera = SimpleNamespace(on_update=updates.append)
-    player._page._keep_fitted(SimpleNamespace(camera=camera))
+    unmoved._page._keep_fitted(SimpleNamespace(camera=camera))
     (fit,) = updates
     for width in (400, 1000):  # the browser reports its size late
         vars(camera).update(vars(seen_by(width)))
         asyncio.run(fit(camera))
-        np.testing.assert_array_equal(camera.position, player._page._fitted(camera)[0])
-        np.testing.assert_array_equal(camera.look_at, player._page._fitted(camera)[1])
+        np.testing.assert_array_equal(camera.position, unmoved._page._fitted(camera)[0])
+        np.testing.assert_array_equal(camera.look_at, unmoved._page._fitted(camera)[1])
     camera.position = moved = camera.position + 0.1
     later = time.monotonic() + FITTING_S
     monkeypatch.setattr(page.time, "monotonic", lambda: later)
