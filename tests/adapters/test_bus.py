@@ -213,7 +213,6 @@ LAST = 299
 """Number of the last command."""
 
 
-@pytest.mark.slow
 @pytest.mark.wallclock
 def test_commands_cross_between_two_processes_in_order():
     """Each message is sent until the robot acknowledges it; the bus may lose messages for a delayed receiver."""

@@ -75,8 +75,8 @@ def test_correctly_assumed_friction_changes_no_torque(mu):
     "hardship",
     [
         pytest.param({"noise": SensorNoise(position_m=1e-3, angle_rad=0.01)}, marks=pytest.mark.slow),
-        {"kick": Kick(at_s=0.6, velocity_m_s=(0.0, 0.4, 0.0))},
-        pytest.param({"disturbance": Disturbance(delay_s=0.005)}, marks=pytest.mark.slow),
+        pytest.param({"kick": Kick(at_s=0.6, velocity_m_s=(0.0, 0.4, 0.0))}, marks=pytest.mark.slow),
+        {"disturbance": Disturbance(delay_s=0.005)},
     ],
     ids=["noise", "kick", "delay"],
 )

@@ -379,6 +379,13 @@ def test_swinging_leg_moves_the_sensed_pendulum_by_its_momentum():
     np.testing.assert_array_equal(pendulum.value, plain.value)
 
 
+def test_humanoid_plans_a_step_as_soon_as_it_is_pushed(tmp_path):
+    metrics = run(tmp_path / "run", PUSH, push=Push(at_s=0.05, impulse_n_s=(40.0, 0.0, 0.0)), duration_s=0.3)
+    assert metrics["replans"] > 0
+    assert metrics["fell_at_s"] is None
+    assert metrics["torque_jump_share_max"] < 0.25
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("angle", range(0, 360, 60))
 def test_humanoid_survives_a_push_of_40_n_s_and_steps_where_it_must(tmp_path, angle):

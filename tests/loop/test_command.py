@@ -15,7 +15,6 @@ from idcontrol.errors import InputError
 from idcontrol.record.recording import load
 from idcontrol.types import Command
 from tests.loop.rig import Arm, Pd, offer
-from tests.parameters import one_fast
 
 ROOT = Path(__file__).parents[2]
 
@@ -92,7 +91,7 @@ def test_percentiles_of_period_and_computing_are_printed(command):
     assert "SCHED_OTHER" in out
 
 
-@pytest.mark.parametrize("as_json", one_fast((["--json"], []), ["--json"]))
+@pytest.mark.parametrize("as_json", [["--json"], []])
 def test_an_error_of_a_users_controller_gives_status_2_and_a_traceback_file(as_json, command, tmp_path):
     status, out, err = command("--controller", "tests.loop.test_launch:Broken", *as_json)
     assert status == 2

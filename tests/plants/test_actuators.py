@@ -82,7 +82,7 @@ def test_viscous_friction_lets_the_speed_decay(name):
     np.testing.assert_allclose(v, 3.0 * np.exp(-damping * t / INERTIA), rtol=1e-3)
 
 
-@pytest.mark.parametrize("name", one_fast(ALL, "coulomb-lcp", "mujoco"))
+@pytest.mark.parametrize("name", one_fast(ALL, "coulomb-lcp", "mujoco", "pybullet"))
 def test_dry_friction_stops_a_joint_in_due_time_and_it_stays_at_rest(name):
     """Speed is v₀ - F t / I until the joint stops; the joint does not turn back."""
     friction, start = 0.2, 2.0
