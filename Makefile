@@ -33,7 +33,7 @@ endef
 test check coverage: export OPENBLAS_NUM_THREADS = 1
 about:
 	@echo "make test: installs what tests need, runs the fast tests, and beside them tests whose kernels Python runs;" \
-	  "about five minutes on two idle cores the first time, which compiles kernels"
+	  "about six minutes on two idle cores the first time, which compiles kernels"
 
 test: about $(VENV)/.dev
 	$(call run,tests)

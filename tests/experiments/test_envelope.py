@@ -1,5 +1,7 @@
 """The envelope: bisection finds every existing limit, and ends."""
 
+import pytest
+
 from idcontrol.experiments import trot
 from idcontrol.experiments.envelope import HALVINGS, HARDSHIPS, further, limits, pictures, study, tables
 from tests.experiments.outcomes import outcome, walked
@@ -56,6 +58,7 @@ def test_a_bracket_without_a_limit_inside_is_not_halved():
         assert len(table.rows) == len(HARDSHIPS)
 
 
+@pytest.mark.slow
 def test_table_and_bars_show_survived_and_failed_values():
     outcomes, _ = swept()
     (table,) = tables(outcomes)

@@ -14,7 +14,6 @@ from idcontrol.scenes.disturbances import Disturbance
 from idcontrol.scenes.settings import AssumedFriction
 from idcontrol.scenes.walk import WalkScene
 from tests.experiments.outcomes import outcome, walked
-from tests.parameters import one_fast
 
 
 def run(folder, preset="default", **changes):
@@ -42,7 +41,8 @@ def test_the_robot_walks_over_them_and_the_record_is_called_rough(tmp_path):
     assert np.ptp(heights) > 0.015
 
 
-@pytest.mark.parametrize("height", one_fast((-0.005, 0.005), -0.005))
+@pytest.mark.slow
+@pytest.mark.parametrize("height", [-0.005, 0.005])
 def test_feet_detect_a_step_that_is_not_on_the_map(tmp_path, height):
     """At 0.1 m/s feet meet it up to 50 ms late, or some 10 ms early because they descend faster."""
     x = 0.02 * (np.arange(151) - 75)

@@ -8,6 +8,7 @@ from idcontrol.experiments.spring_cylinder import Config, experiment, frequency,
 from idcontrol.models.sap.theta import MIDPOINT
 
 
+@pytest.mark.slow
 def test_every_check_holds_without_the_long_run(tmp_path):
     config = msgspec.structs.replace(Config(), long_s=0.0, refinements=3)
     metrics = experiment.run(config, tmp_path / "run", lambda share: None)

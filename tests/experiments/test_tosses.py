@@ -70,6 +70,7 @@ def test_a_toss_ends_before_the_resting_cube_is_picked_up():
     assert record.undisturbed(falls[:5]) == 5
 
 
+@pytest.mark.slow
 def test_the_generating_plant_repeats_its_tosses(record_file):
     kept = [toss for track in record.read(record_file) if (toss := record.prepare(track, CUBE)) is not None]
     scored = tosses.score(Engine("coulomb-lcp", TRUE), TRUE, kept, CUBE, SUBSTEPS)

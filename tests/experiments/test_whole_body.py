@@ -53,6 +53,7 @@ def test_predicted_wrenches_of_soles_match_a_plant_with_the_same_law(swayed):
     assert record.arrays["force"][:, :, 2].sum(axis=1).mean() == pytest.approx(weight, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_the_record_can_be_replayed(swayed):
     shot = Film(swayed[1], robots.load).shot(100)
     assert len(shot.poses) > 27

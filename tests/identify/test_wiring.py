@@ -85,6 +85,7 @@ def standing(torque: float) -> Log:
     )
 
 
+@pytest.mark.slow
 def test_a_robot_that_stands_still_does_not_tell_its_two_sides_apart() -> None:
     robot = robots.load("go1")
     result = identify([standing(1.0)], robot, Question(ONLY, None, True))

@@ -14,9 +14,10 @@ import pytest
 from idcontrol import robots
 from idcontrol.errors import InputError
 from idcontrol.robots import schema, urdf, writing
+from tests.parameters import one_fast
 
 
-@pytest.mark.parametrize("name", robots.names())
+@pytest.mark.parametrize("name", one_fast(robots.names(), "links", "panda", "talos"))
 def test_a_written_robot_is_the_same_robot(name: str, tmp_path: Path) -> None:
     robot = robots.load(name)
     model = robot.system().model
