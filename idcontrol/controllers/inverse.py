@@ -329,8 +329,13 @@ class InverseDynamics:
             self._parts = self._parts._replace(machine=self._bound)
             self._whole = bind(self._parts)
 
-    def linearize(self, state: State, reference: Reference) -> tuple[Command, Linearization]:
+    def linearize(self, state: State, reference: Reference, *, loads: bool = False) -> tuple[Command, Linearization]:
         """Take the step at `state` as a call does, and return its derivative, too.
+
+        Args:
+            state: The state.
+            reference: The reference.
+            loads: True for the derivatives by `load` and `inertia`, too, which take longer.
 
         Raises:
             InputError: State, reference or contacts are unusable; the controller has a `Force` task, a task relative to
@@ -344,11 +349,13 @@ class InverseDynamics:
         if not self._system.busy.acquire(False):
             raise InputError("called by two threads at once: give each a controller of its own")
         try:
-            return self._linearize(state, reference, self._contacts)
+            return self._linearize(state, reference, self._contacts, loads=loads)
         finally:
             self._system.busy.release()
 
-    def _linearize(self, state: State, reference: Reference, spheres: SphereContacts) -> tuple[Command, Linearization]:
+    def _linearize(
+        self, state: State, reference: Reference, spheres: SphereContacts, *, loads: bool
+    ) -> tuple[Command, Linearization]:
         """Run `linearize` while no other thread uses the system.
 
         Raises:
@@ -366,7 +373,7 @@ class InverseDynamics:
             solved = self._solved(outcome)
         else:
             outcome, solved = self._solve_again(state, candidates, lands=outcome is None)
-        taken = Taken(self._machine, self._bound, candidates, solved, self._load.force)
+        taken = Taken(self._machine, self._bound, candidates, solved, self._load.force, loads)
         derivative = linearized(self._scheme, self._place(spheres), taken)
         return self._command(candidates, outcome) if outcome[0] >= 0 else self._repeated(outcome, solved), derivative
 

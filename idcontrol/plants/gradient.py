@@ -20,6 +20,7 @@ from idcontrol.controllers.gradient.chain import distances, turned, world_forces
 from idcontrol.controllers.gradient.choice import support
 from idcontrol.controllers.gradient.equations import Terms, least_squares
 from idcontrol.controllers.gradient.impulses import raw_impulses
+from idcontrol.controllers.gradient.inertia import joint_forces
 from idcontrol.controllers.gradient.motion import NO_SLIP, ROLES, Motion, Moved, Sources, Yielding, motion
 from idcontrol.controllers.gradient.result import EXPLAINED, SINGULAR, Active, Linearization, Margin, Part
 from idcontrol.dynamics.derivatives import inverse_dynamics, motions, skew, turn_by
@@ -116,11 +117,7 @@ def _parts(system: System, step: Stepped, by: str) -> tuple[Part, ...]:
     columns = slice(block * m, None if by == "mu" else (block + 1) * m)
     if by != "inertia":
         return (Part(0, columns),)
-    q, v, data = step.state.q, step.state.v, system.model.createData()
-    acceleration = (system.to_pinocchio(step.v_plus) - v) / step.h
-    for k in system.flyer_v.tolist():  # Pinocchio's is in axes that turn
-        acceleration[k : k + 3] -= np.cross(v[k + 3 : k + 6], v[k : k + 3])
-    regressor = pin.computeJointTorqueRegressor(system.model, data, q, v, acceleration)
+    regressor = joint_forces(system, step.state.q, step.state.v, step.v_plus, step.h)
     return (Part(0, columns, -regressor),)  # the forces that the inertia needs are missing elsewhere
 
 

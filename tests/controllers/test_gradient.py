@@ -9,6 +9,7 @@ from msgspec import structs
 
 from idcontrol import controllers, robots
 from idcontrol.controllers.gradient.motion import Linear, Roles, saddle
+from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.types import Command, Reference, State, Status
 from tests import scenes
@@ -115,6 +116,91 @@ def test_derivatives_agree_with_differences_of_the_step(quadruped, name, mu, spe
     # 1e-12 of rounding in forces, divided by the step
     lin = agrees_with_differences(control, state, reference, by, 1e-6)
     assert set(lin.active.contacts) == {"stick" if speed == STICKING else "slide"}
+
+
+WAYS = [
+    ("id-coulomb-qp", 0.7, STICKING, 4),
+    ("id-coulomb-qp", 0.7, STICKING, 3),  # with internal forces
+    ("id-coulomb-qp", 0.02, SLIDING, 4),
+    ("id-noslip-qp", np.inf, STICKING, 4),
+]
+
+
+def by_model(quadruped, name, mu, speed, feet, change, step, **directions):
+    """Compare with differences of controllers whose robots have the changed models ``change(size)``."""
+    state, reference = moving(quadruped, speed, feet=feet)
+    command, lin = walker.controller(name, mu=mu, impacts=False).linearize(state, reference, loads=True)
+    assert lin.reason == ""
+
+    def along(size: float) -> np.ndarray:
+        other = System(change(size), actuated=list(quadruped.actuated_names), effort_limit=quadruped.effort_limit)
+        return outputs(walker.controller(name, mu=mu, impacts=False, system=other)(state, reference))
+
+    np.testing.assert_allclose(outputs(command), along(0.0), rtol=1e-10)  # the same robot
+    measured, changes = extended(along, step), lin.jvp(**directions)
+    derived = joined(changes["tau"], changes["force"], 1)
+    assert np.abs(derived - measured).max() <= 1e-6 * np.abs(measured).max()
+
+
+@pytest.mark.parametrize(("name", "mu", "speed", "feet"), WAYS)
+def test_weaker_gravity_acts_as_a_load(quadruped, name, mu, speed, feet):
+    pull, data = np.array([0.3, -0.2, 1.0]), quadruped.model.createData()
+    state, _ = moving(quadruped, speed)
+
+    def change(size: float) -> pin.Model:
+        model = quadruped.model.copy()
+        model.gravity.linear = model.gravity.linear + size * pull
+        return model
+
+    load = pin.computeGeneralizedGravity(quadruped.model, data, state.q)
+    load = load - pin.computeGeneralizedGravity(change(1.0), data, state.q)
+    by_model(quadruped, name, mu, speed, feet, change, 1e-3, load=load)
+
+
+@pytest.mark.parametrize(("name", "mu", "speed", "feet"), WAYS)
+def test_inertias_of_single_bodies_act_as_differences_do(quadruped, name, mu, speed, feet):
+    """Each body has other changes of mass, mass centre and inertia."""
+    rng = np.random.default_rng(4)
+    bodies = [body.toDynamicParameters() for body in quadruped.model.inertias.tolist()]
+    changes = [0.0 * bodies[0]] + [body * rng.uniform(-1.0, 1.0, 10) for body in bodies[1:]]
+
+    def change(size: float) -> pin.Model:
+        model = quadruped.model.copy()
+        for j in range(1, model.njoints):
+            model.inertias[j] = pin.Inertia.FromDynamicParameters(bodies[j] + size * changes[j])
+        return model
+
+    by_model(quadruped, name, mu, speed, feet, change, 1e-4, inertia=np.concatenate(changes[1:]))
+
+
+def test_a_torque_at_its_limit_has_a_derivative_on_each_side(quadruped):
+    """The margin is zero. States a little to either side of the limit have the one-sided derivatives."""
+    state, reference = moving(quadruped, STICKING)
+    tau, limit = walker.controller(impacts=False)(state, reference).tau, np.full(12, 100.0)
+    joint = int(np.abs(tau).argmax())
+    limit[joint] = abs(tau[joint])
+    control = walker.controller(impacts=False, limit=100.0)
+    control._machine.joints[2][:] = limit
+    command, lin = control.linearize(state, reference)
+    assert lin.margin.multiplier < 1e-9
+    direction, step, sides = np.random.default_rng(0).normal(size=36), 1e-5, []
+    for sign in (1.0, -1.0):
+        measured = sign * (shifted(control, state, reference, "reference", sign * step * direction).tau - command.tau)
+        q, v, a = (sign * 1e-9 * direction).reshape(3, -1)
+        beside = structs.replace(reference, q=reference.q + q, v=reference.v + v, a=reference.a + a)
+        derived = control.linearize(state, beside)[1].jvp(reference=direction)["tau"]
+        np.testing.assert_allclose(derived, measured / step, rtol=0, atol=1e-6 * np.abs(derived).max())
+        sides.append(derived)
+    derived = lin.jvp(reference=direction)["tau"]
+    assert min(np.abs(derived - side).max() for side in sides) < 1e-6 < np.abs(sides[0] - sides[1]).max()
+
+
+def test_loads_have_derivatives_on_demand_only(quadruped):
+    control = walker.controller(impacts=False)
+    _, lin = control.linearize(*moving(quadruped, STICKING))
+    for by in ("load", "inertia"):
+        with pytest.raises(UnknownName, match=by):
+            lin.jacobian(of="tau", by=by)
 
 
 @pytest.mark.slow

@@ -30,12 +30,14 @@ def controller(
     gains: Gains | None = None,
     beside: bool = False,
     frames: tuple[str, ...] = scenes.FEET,
+    system: System | None = None,
     **settings: Any,
 ) -> Controller:
-    """A controller with its own multibody terms, on level ground."""
+    """A controller with its own multibody terms, on level ground; for this system or for the paper's quadruped."""
     effort = None if limit is None else np.full(12, limit)
     ranges = ActuatorLimits.none(12)._replace(**{name: np.full(12, bound) for name, bound in (limits or {}).items()})
-    system = System.from_urdf(scenes.LINKS, free_flyer=True, effort_limit=effort, limits=ranges)
+    if system is None:
+        system = System.from_urdf(scenes.LINKS, free_flyer=True, effort_limit=effort, limits=ranges)
     setup = Setup(
         system=system,
         contacts=SphereContacts(system, frames, scenes.RADIUS, plane(), mu),

@@ -2,9 +2,9 @@ r"""Derivatives of a control step: implicit differentiation of the problems that
 
 The step is a chain of small problems (`idcontrol.controllers.step`). Each is linearized at its solution, on the set of
 constraints that are active there, and the results are multiplied. The parameters are the state, the reference, the
-desired accelerations of tasks, gains, torque limits, and friction. Reference and gains act through few variables, such
-as the desired velocity of each joint. Derivatives have one column per variable (`equations.Columns`);
-`Linearization.jacobian` multiplies them by the derivatives of the variables.
+desired accelerations of tasks, gains, torque limits, friction, and on demand external forces and inertias. Reference,
+gains and inertias act through few variables, such as the desired velocity of each joint. Derivatives have one column
+per variable (`equations.Columns`); `Linearization.jacobian` multiplies them by the derivatives of the variables.
 
 1. *demand* and *target*: differentiated directly.
 2. *projection*: ``min ½ |v_q - b|²_W`` subject to ``J v = d``: its optimality conditions are linear equations. With
@@ -31,9 +31,10 @@ import numpy as np
 from idcontrol.contact.contacts import Contacts
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.controllers.gradient.chain import Slopes, Solution, derive
-from idcontrol.controllers.gradient.choice import choice_of, choose, is_direct, velocity_of, yielding_of
+from idcontrol.controllers.gradient.choice import COMPLIANT, choice_of, choose, is_direct, velocity_of, yielding_of
 from idcontrol.controllers.gradient.equations import BLOCKS, Columns, least_squares
 from idcontrol.controllers.gradient.impulses import smallest_multiplier
+from idcontrol.controllers.gradient.inertia import Changes, changes
 from idcontrol.controllers.gradient.motion import PART, ROLES
 from idcontrol.controllers.gradient.result import EXPLAINED, SINGULAR, Active, Linearization, Margin, Part
 from idcontrol.controllers.gradient.site import NO_ERRORS, Loads, Solved, visit
@@ -50,8 +51,8 @@ __all__ = ["Active", "Linearization", "Margin", "Place", "Solved", "Taken", "lin
 
 JOINTS: Final = ("free", "bound", "released")
 """Names of the states of joints in `Slopes.joints`."""
-BY: Final = {"q": "q", "v": "v", "reference": "demand held friction", "task": "task", "gains": "demand held",
-    "limits": "limits", "mu": "mu"}  # fmt: skip
+BY: Final = {"q": "q", "v": "v", "reference": "demand held load", "task": "task", "gains": "demand held",
+    "limits": "limits", "mu": "mu", "load": "load", "inertia": "load turn unit held"}  # fmt: skip
 """Names of the parameters, with the variables (`Columns`) through which each acts."""
 THROUGH: Final = {by: [Columns._fields.index(name) for name in names.split()] for by, names in BY.items()}
 """Indices of these variables in `Columns`, and of their errors of equations."""
@@ -91,6 +92,7 @@ class Taken(NamedTuple):
         candidates: All candidate contacts.
         solved: The problem and its solution.
         load: Estimated load on the base, shape (3,) [N].
+        wide: True to differentiate by loads and inertias, too.
     """
 
     machine: Machine
@@ -98,6 +100,7 @@ class Taken(NamedTuple):
     candidates: Contacts
     solved: Solved
     load: Array
+    wide: bool
 
 
 def linearized(scheme: Scheme, at: Place, step: Taken) -> Linearization:
@@ -113,6 +116,8 @@ def linearized(scheme: Scheme, at: Place, step: Taken) -> Linearization:
         return _unknown(at, step, SINGULAR)
     if not slopes.finite:
         return _unknown(at, step, SINGULAR)
+    sizes = _sizes(at.system, step, missed.size, slopes.kinds.size, compliant=scheme.name in COMPLIANT)
+    inertia = changes(at.system, step.machine, step.solved, slopes) if "inertia" in sizes else None
     reason, errors, moved = "", slopes.error.tolist(), slopes.moved.tolist()
     if not all(moved[k] <= EXPLAINED for k in TOGETHER):
         reason = "the motion does not follow from its active set"
@@ -131,15 +136,16 @@ def linearized(scheme: Scheme, at: Place, step: Taken) -> Linearization:
         reason=reason,
         error={by: max([errors[k] for k in through]) for by, through in THROUGH.items()},
         slopes={"tau": slopes.tau, "force": slopes.force_slope, "v_next": slopes.v_slope, "task": slopes.task},
-        sizes=_sizes(at.system, missed.size, slopes.kinds.size),
-        parts=partial(_parts, slopes, at.back),
+        sizes=sizes,
+        parts=partial(_parts, slopes, at.back, inertia),
     )
 
 
 def _margin(slopes: Slopes, h: float) -> Margin:
     """Return the margin of a step of length h."""
     force, speed, torque = slopes.distances.tolist()
-    multiplier = smallest_multiplier(*unbind(slopes.limits)) if slopes.limited else np.inf
+    limited = slopes.limited or (slopes.joints == JOINTS.index("bound")).any()
+    multiplier = smallest_multiplier(*unbind(slopes.limits)) if limited else np.inf
     return Margin(force / h, speed, torque / h, multiplier)
 
 
@@ -149,7 +155,7 @@ def _slopes(scheme: Scheme, at: Place, step: Taken) -> tuple[Slopes, Array]:
     Raises:
         LinAlgError: The equations of the step are singular.
     """
-    machine, solved, loads = step.machine, step.solved, _loads(at.system, step.load)
+    machine, solved, loads = step.machine, step.solved, _loads(at.system, step)
     place = step.bound, at.bodies, at.spheres.bound, step.candidates.bound, solved.joints
     if is_direct(scheme) and not machine.tasks.targets.kind.size:
         return derive_at_once(*place, solved.step, loads, choice_of(scheme, solved)), np.zeros(0)
@@ -164,35 +170,46 @@ def _slopes(scheme: Scheme, at: Place, step: Taken) -> tuple[Slopes, Array]:
     return derive(step.bound, site, solved.joints, solved.step, bind(solution)), missed
 
 
-def _loads(system: System, base: Array) -> Loads:
-    """Return the loads of a robot, with the estimated load on its base, shape (3,) [N]."""
-    motors = system.actuators
-    return Loads(np.zeros(0), np.zeros(0), base) if motors is None else Loads(motors.damping, motors.friction, base)
+def _loads(system: System, step: Taken) -> Loads:
+    """Return the loads of a robot at a step."""
+    motors, none = system.actuators, np.zeros(0)
+    damping, dry = (none, none) if motors is None else (motors.damping, motors.friction)
+    return Loads(damping, dry, step.load, step.wide)
 
 
-def _sizes(system: System, tasks: int, contacts: int) -> dict[str, int]:
-    """Return the number of entries of each parameter."""
+def _sizes(system: System, step: Taken, tasks: int, contacts: int, *, compliant: bool) -> dict[str, int]:
+    """Return the number of entries of each parameter; for `compliant` contacts, inertias are not among them."""
     m, a = system.n_velocities, system.n_actuated
-    return dict(zip(BY, (m, m, 3 * a, tasks, 2 * a, a, contacts), strict=True))
+    sizes = {"q": m, "v": m, "reference": 3 * a, "task": tasks, "gains": 2 * a, "limits": a, "mu": contacts}
+    if step.wide:
+        sizes["load"] = m
+    if step.wide and not tasks and not compliant:  # tasks and compliances depend on inertias, too
+        sizes["inertia"] = 10 * (system.model.njoints - 1)
+    return sizes
 
 
-def _parts(slopes: Slopes, back: Integers, by: str) -> tuple[Part, ...]:
+def _parts(slopes: Slopes, back: Integers, inertia: Changes | None, by: str) -> tuple[Part, ...]:
     """Return how the parameter `by` acts through the variables; `back` as in `Place`."""
     at, a = slopes.at, slopes.reference.shape[1]
     held: tuple[Part, ...] = ()
-    if by in ("q", "v"):
-        return (Part(0, back if by == "q" else at.v + back),)
+    if by in ("q", "v", "load"):
+        return (Part(0, {"q": at.q, "v": at.v, "load": at.load}[by] + back),)
+    if by == "inertia" and inertia is not None:
+        force = Part(0, at.load + back, -inertia.force)  # the forces that the inertia needs are missing elsewhere
+        turn = Part(0, slice(at.turn, at.unit if inertia.turn.size else at.turn), inertia.turn)
+        held = (Part(0, slice(at.held, at.load), inertia.held),)
+        return force, turn, Part(0, slice(at.unit, at.limits), inertia.unit), *held
     if by not in ("reference", "gains"):
         first, end = {"task": (at.task, at.mu), "limits": (at.limits, at.task), "mu": (at.mu, at.total)}[by]
         return (Part(0, slice(first, end)),)
     demand, (q, v, acceleration, kp, kd) = slice(at.demand, at.held), slopes.reference
-    if at.friction > at.held:
-        held = (Part(0, slice(at.held, at.friction), slopes.held[int(by == "gains")]),)
+    if at.load > at.held:
+        held = (Part(0, slice(at.held, at.load), slopes.held[int(by == "gains")]),)
     if by == "gains":
         return Part(0, demand, kp), Part(a, demand, kd), *held
     reference = Part(0, demand, q), Part(a, demand, v), Part(2 * a, demand, acceleration), *held
     if slopes.friction.size:
-        return *reference, Part(a, slice(at.friction, at.limits), slopes.friction)
+        return *reference, Part(a, slice(at.turn - a, at.turn), -slopes.friction)
     return reference
 
 
@@ -220,6 +237,6 @@ def _unknown(at: Place, step: Taken, reason: str) -> Linearization:
         reason=reason,
         error=dict.fromkeys(BY, np.inf),
         slopes={name: np.zeros((size, 0)) for name, size in sizes.items()},
-        sizes=_sizes(system, tasks, len(contacts)),
+        sizes=_sizes(system, step, tasks, len(contacts), compliant=False),
         parts=dict.fromkeys(BY, ()).__getitem__,
     )

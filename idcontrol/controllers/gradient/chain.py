@@ -59,7 +59,9 @@ class Slopes(NamedTuple):
         at: Columns of the variables.
         reference: Derivatives of `Columns.demand` by q, v, a, kp and kd of each joint's reference, shape (5, a).
         held: Derivatives of `Columns.held` by q and kp of each joint's reference, shape (2, a).
-        friction: Derivative of `Columns.friction` by the reference velocities, shape (a,); empty without motors.
+        friction: Derivative of the friction of motors by the reference velocities, shape (a,); empty without motors.
+        away: Change of the joint velocities by the projection, shape (a,); empty without a projection.
+        v_plus: Velocity at the end of the period, in the system's order and in the axes at its beginning, shape (m,).
         force: Forces, shape (n, 3) [N].
         force_slope: Derivative of the forces, shape (3 n, P).
         v_next: Velocity at the end of the period, shape (m,).
@@ -81,6 +83,8 @@ class Slopes(NamedTuple):
     reference: Array
     held: Array
     friction: Array
+    away: Array
+    v_plus: Array
     force: Array
     force_slope: Array
     v_next: Array
@@ -111,10 +115,10 @@ def derive(bound: Bound, visited: Bound, joints: Bound, solved: Bound, solution:
     chosen, f, terms, h = known.chosen, known.f, site.terms, machine.h
     m, a, free, fixed, J = site.v.shape[0], known.tau.shape[0], step.w.free, step.w.fixed, terms.J
     d, task, b, wrong = target(bound, visited), known.task.copy(), known.b, known.error
-    wanted, slope, reference = demand(bound, visited)
+    (wanted, slope, reference), away = demand(bound, visited), np.zeros(0)
     if b.shape[0] == 0:
         task = np.zeros((0, site.at.total))
-        b, wrong = projection(bound, visited, joints, wanted, slope, d)
+        b, wrong, away = projection(bound, visited, joints, wanted, slope, d)
     least, most = bound_slope(bound, visited, joints)
     held, b_slope = np.full(a, 2), np.zeros((fixed.shape[0], site.at.total))
     bounded = _at_bounds(joints, solution, least, most)
@@ -151,6 +155,8 @@ def derive(bound: Bound, visited: Bound, joints: Bound, solved: Bound, solution:
         reference,
         of_held,
         friction_slope(bound, visited),
+        away,
+        known.v_plus.copy(),
         force / h,
         force_slope / h,
         v_next[back],

@@ -115,10 +115,13 @@ def _make_rigid(visited: Bound, feet: Integers, raw: Array, slope: Array) -> Non
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def projection(bound: Bound, visited: Bound, joints: Bound, b: Array, slope: Array, d: Array) -> tuple[Array, Array]:
-    """Return the derivative of the projected joint velocities, shape (a, P), and the relative error of its equations.
+def projection(
+    bound: Bound, visited: Bound, joints: Bound, b: Array, slope: Array, d: Array
+) -> tuple[Array, Array, Array]:
+    """Return the derivative of the projected joint velocities, shape (a, P), and errors of its equations (`errors`).
 
-    If the controller does not project, or there is no contact, the derivative is `slope`.
+    The third result is the change of the joint velocities by the projection, shape (a,). If the controller does not
+    project, or there is no contact, the derivative is `slope`, and the third result is empty.
 
     Args:
         bound: The `Machine`.
@@ -132,7 +135,7 @@ def projection(bound: Bound, visited: Bound, joints: Bound, b: Array, slope: Arr
     terms, m = site.terms, site.v.shape[0]
     u = m - b.shape[0]
     if not machine.projects or terms.J.shape[0] == 0:
-        return slope, NO_ERRORS.copy()
+        return slope, NO_ERRORS.copy(), np.zeros(0)
     J_base, J, away = np.ascontiguousarray(terms.J[:, :u].T), terms.J[:, u:].copy(), step.b - b
     L = np.linalg.cholesky(terms.M[u:, u:].copy())
     unwhiten = np.ascontiguousarray(np.linalg.solve(L, np.eye(m - u)).T)
@@ -147,13 +150,16 @@ def projection(bound: Bound, visited: Bound, joints: Bound, b: Array, slope: Arr
     turned = rows_transposed(terms, across @ shares)[:, :m].copy()
     pull = inertia_times(site.motion.tree, moved)[u:] + turned[u:] - np.ascontiguousarray(J.T) @ (lifts @ turned[:u])
     out, e = slope.copy(), d - rows_times(terms, v)
-    out[:, :m] -= unwhiten @ (np.ascontiguousarray(unwhiten.T) @ pull)
+    inertia = unwhiten @ np.ascontiguousarray(unwhiten.T)
+    out[:, :m] -= inertia @ pull
+    if site.at.unit > site.at.turn:
+        out[:, site.at.turn : site.at.unit] -= inertia
     needed = np.ascontiguousarray(across.T) @ e
     out += (unwhiten @ inverse) @ (needed - rows @ out)
     wrong = 0.0
     if np.abs(away).max() > 1e-6 * np.abs(b).max():
         wrong = np.abs(np.ascontiguousarray(held.T) @ shares - pulled).max() / np.abs(pulled).max()
-    return out, np.maximum(errors(terms.ends, rows @ out - needed, e), wrong)
+    return out, np.maximum(errors(terms.ends, rows @ out - needed, e), wrong), away
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -179,8 +185,8 @@ def momentum(bound: Bound, visited: Bound, a: Array) -> Array:
     h, at, m = machine.h, site.at, site.v.shape[0]
     out, (by_q, by_v) = np.zeros((m, at.total)), _force(bound, visited, a)
     out[:, at.q : at.q + m], out[:, at.v : at.v + m] = h * by_q, h * by_v - site.terms.M
-    for j in range(site.loads.dry.shape[0]):
-        out[m - site.loads.dry.shape[0] + j, at.friction + j] = h
+    for k in range(at.turn - at.load):
+        out[k, at.load + k] = -h
     size = np.linalg.norm(load)
     if not size > 0.0:
         return out

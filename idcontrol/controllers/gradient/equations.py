@@ -25,7 +25,10 @@ class Columns(NamedTuple):
         v: Velocity.
         demand: Desired joint velocities before their projection.
         held: Motor impulses of internal forces; no columns if there are none.
-        friction: Motor impulses that overcome the friction of motors; no columns without a model of the motors.
+        load: Generalized forces besides contacts and torques [N, N m]; no columns without a model of the motors, whose
+            friction is such a force, unless `site.Loads.wide`.
+        turn: Motor impulses in the stationarity of the projection; no columns unless `site.Loads.wide`.
+        unit: Unit of the weights of impulses in stage II (`impulses.torque_unit`); no column unless `site.Loads.wide`.
         limits: Largest torques; no columns if no torque is at its limit.
         task: Desired accelerations of the task rows.
         mu: Friction of the contacts in stance.
@@ -36,7 +39,9 @@ class Columns(NamedTuple):
     v: int
     demand: int
     held: int
-    friction: int
+    load: int
+    turn: int
+    unit: int
     limits: int
     task: int
     mu: int

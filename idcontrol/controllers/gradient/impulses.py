@@ -243,6 +243,7 @@ def torque_unit(visited: Bound, solved: Bound, slope: bool) -> tuple[float, Arra
     if not typical > 0.0:
         return 1.0, out
     if slope:
+        out[site.at.unit : site.at.limits] = 1.0
         lifted = np.linalg.solve(M_free, J_free @ L)
         across = np.ascontiguousarray(directions.T)
         pulls, sways = L @ across, lifted @ across
@@ -352,10 +353,11 @@ def share(terms: Terms, goal: Goal, v_plus: Array, p: Array) -> Shared:
 
 
 def smallest_multiplier(J: Array, cone: Integers, mu: Array, at: Optimum) -> float:
-    """Return the smallest multiplier of the active limits of the cones, relative to the largest term of the gradient.
+    """Return the smallest multiplier of the active limits of cones and motors, relative to the gradient's largest term.
 
-    If the multipliers are not unique, the multipliers with the largest minimum are taken. The result is inf if no limit
-    is active, or if the minimum can be arbitrarily large.
+    A motor's multiplier counts times the largest entry of its column of J. If the multipliers are not unique, the
+    multipliers with the largest minimum are taken. The result is inf if no limit is active, or if the minimum can be
+    arbitrarily large.
     """
     n, limits, B = cone.size, [], at.faces.B
     for i in range(n):
@@ -370,24 +372,24 @@ def smallest_multiplier(J: Array, cone: Integers, mu: Array, at: Optimum) -> flo
                 row = np.zeros(3 * n)
                 row[i::n] = edge
                 limits.append(row)
-    if not limits:
+    if not limits and not at.bounded.size:
         return np.inf
-    normals = np.array(limits)
-    pull, through = J[:, at.keeps], normals @ at.gradient / at.scale
+    normals, k = np.array(limits).reshape(-1, 3 * n), at.keeps.size - at.bounded.size
+    pull = J[:, at.keeps]
+    motors = np.where(at.above, -1.0, 1.0)[at.bounded] * np.abs(pull[:, k:]).max(axis=0)
+    through = np.concatenate((normals @ at.gradient, motors * at.multipliers[k:])) / at.scale
     _, size, across = np.linalg.svd(B.T @ pull)
     ways = across[int((size > RANK * np.abs(pull).max()).sum()) :].T
     if ways.shape[1] == 0:
         return float(through.min())
-    # motors at a bound keep the sign of their multipliers
-    k = at.keeps.size - at.bounded.size
-    motors = np.where(at.above, -1.0, 1.0)[at.bounded]
     rows = np.vstack((normals @ pull @ ways, motors[:, None] * ways[k:]))
-    rest = np.concatenate((through, motors * at.multipliers[k:] / at.scale))
-    slack = np.concatenate((np.ones(through.size), np.zeros(motors.size)))
     from scipy.optimize import linprog  # imported late: SciPy would make every start a quarter longer
 
     largest = linprog(
-        np.r_[np.zeros(ways.shape[1]), -1.0], np.c_[-rows, slack], rest, bounds=[(None, None)] * (ways.shape[1] + 1)
+        np.r_[np.zeros(ways.shape[1]), -1.0],
+        np.c_[-rows, np.ones(through.size)],
+        through,
+        bounds=[(None, None)] * (ways.shape[1] + 1),
     )
     if largest.status == 3:  # unbounded: the motion alone keeps these contacts without load
         return np.inf

@@ -126,9 +126,11 @@ class Linearization:
             by: ``"q"``, nv columns: a tangent of the configuration as in ``pinocchio.integrate``; ``"v"``, nv columns;
                 ``"reference"``, 3 a columns: q, v and a of the joints; ``"task"``, p columns: desired acceleration of
                 each task row; ``"gains"``, 2 a columns: kp and kd of the joints [1/s², 1/s]; ``"limits"``, a columns:
-                largest torques [N m]; ``"mu"``, n columns: friction of the contacts in stance. Only a plant's step
-                has ``"tau"``, a columns: torques; ``"load"``, nv columns: generalized forces besides the torques;
-                and ``"inertia"``: 10 columns per body, as in `pinocchio.computeJointTorqueRegressor`.
+                largest torques [N m]; ``"mu"``, n columns: friction of the contacts in stance;
+                ``"load"``, nv columns: generalized external forces; ``"inertia"``: 10 columns per body, as in
+                `pinocchio.computeJointTorqueRegressor`. Of a controller, `load` and `inertia` are on demand
+                (`InverseDynamics.linearize`), and with tasks or compliant contacts there is no `inertia`. Only a
+                plant's step has ``"tau"``, a columns: torques.
 
         Raises:
             UnknownName: There is no such output or parameter.

@@ -33,11 +33,13 @@ class Loads(NamedTuple):
             motors.
         dry: Dry friction of the joints, shape (a,); empty without a model of the motors.
         base: Estimated load on the base, shape (3,) [N].
+        wide: True for the derivatives by external forces and inertias.
     """
 
     damping: Array
     dry: Array
     base: Array
+    wide: bool
 
 
 class Site(NamedTuple):
@@ -126,8 +128,9 @@ def _columns(bound: Bound, joints: Bound, feet: Integers, loads: Loads) -> tuple
         room, s = AT_LIMIT * (bounds.most[j] - bounds.least[j]), h * machine.result.tau[j]
         limited |= room < np.inf and (s <= bounds.least[j] + room or s >= bounds.most[j] - room)
     held = a if internal_share(machine, feet) > 0.0 else 0
-    ends = np.cumsum(np.array([m, m, a, held, loads.dry.shape[0], a if limited else 0, tasks, feet.shape[0]]))
-    return Columns(0, ends[0], ends[1], ends[2], ends[3], ends[4], ends[5], ends[6], ends[7]), ends
+    load, turn, unit = m if loads.wide or loads.dry.shape[0] > 0 else 0, a if loads.wide else 0, int(loads.wide)
+    e = np.cumsum(np.array([m, m, a, held, load, turn, unit, a if limited else 0, tasks, feet.shape[0]]))
+    return Columns(0, e[0], e[1], e[2], e[3], e[4], e[5], e[6], e[7], e[8], e[9]), e
 
 
 @njit(cache=True, error_model="numpy")
