@@ -35,8 +35,11 @@ BLOCKED = 5e-4
 HELD = 0.1
 """Largest descent speed of a blocked foot, as a share of the touchdown speed [-]."""
 
-LATE_DEPTH = 0.01
+LATE_DEPTH = 0.03
 """Depth below the expected ground to which a late foot searches [m]."""
+
+HASTE = 4.0
+"""Downward acceleration of a late foot [m/s²]."""
 
 TOUCH_GAP = 2e-4
 """Distance from the expected ground below which a foot that stops descending early counts as landed [m]."""
@@ -154,6 +157,12 @@ class FootPlan(NamedTuple):
 
 
 @njit(cache=True, inner=True)
+def late_depth(since: float, gait: Gait) -> float:  # pragma: no cover - compiled
+    """Return the depth [m] below its landing point that a late foot reaches `since` [s] after its touchdown was due."""
+    return (gait.touchdown_speed_m_s + 0.5 * HASTE * since) * since
+
+
+@njit(cache=True, inner=True)
 def lifts_too_early(t: float, gait: Gait, timing: Timing, plan: FootPlan) -> bool:  # pragma: no cover - compiled
     """True if a standing foot is due to lift while another foot is still searching for the ground.
 
@@ -166,7 +175,7 @@ def lifts_too_early(t: float, gait: Gait, timing: Timing, plan: FootPlan) -> boo
     lifts, looks = False, False
     for i in range(timing.stance.shape[0]):
         lifts |= plan.phase[i] == STANDING and not timing.stance[i]
-        depth = gait.touchdown_speed_m_s * (t - plan.touched[i])
+        depth = late_depth(t - plan.touched[i], gait)
         looks |= plan.phase[i] == LATE and 0.0 < depth < LATE_DEPTH
     return lifts and looks
 
@@ -385,7 +394,9 @@ def _search(i: int, depth: float, gait: Gait, plan: FootPlan) -> None:  # pragma
     assign(plan.position[i], plan.landing[i])
     plan.position[i, 2] -= min(depth, LATE_DEPTH)
     plan.velocity[i], plan.acceleration[i] = 0.0, 0.0
-    plan.velocity[i, 2] = -gait.touchdown_speed_m_s if depth < LATE_DEPTH else 0.0
+    if depth < LATE_DEPTH:
+        plan.velocity[i, 2] = -math.sqrt(gait.touchdown_speed_m_s**2 + 2.0 * HASTE * depth)
+        plan.acceleration[i, 2] = -HASTE
 
 
 @njit(cache=True, inner=True)
@@ -430,8 +441,8 @@ def move_feet(
     since a constant sensor error misplaces a foot equally at each touchdown. If the foot slides at landing, its leg
     stops it within milliseconds. A swinging foot follows the arch plus one quintic per axis from the current plan to
     the landing point; the quintic is replanned at every call and starts with the current velocity and acceleration. A
-    foot that is due to land continues downwards at touchdown speed until it stops descending, at most 1 cm below the
-    expected ground.
+    foot that is due to land continues downwards, ever faster (`HASTE`), until it stops descending, at most `LATE_DEPTH`
+    below the expected ground.
 
     Args:
         dt: Time since the last call [s].
@@ -456,7 +467,7 @@ def move_feet(
             for d in range(3):
                 slide[d] *= fading
         else:
-            depth = gait.touchdown_speed_m_s * timing.since_touchdown[i]
+            depth = late_depth(timing.since_touchdown[i], gait)
             gap = (measured.feet[i, 2] - height) * normal[2] - r
             if not _meets(i, gap, LATE_GAP if depth < LATE_DEPTH else -np.inf, gait, measured, plan):
                 _search(i, depth, gait, plan)

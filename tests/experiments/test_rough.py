@@ -12,7 +12,7 @@ from idcontrol.experiments.verdicts import AGREES, DERIVED
 from idcontrol.record.recording import load
 from idcontrol.scenes.disturbances import Disturbance
 from idcontrol.scenes.settings import AssumedFriction
-from idcontrol.scenes.walk import WalkScene
+from idcontrol.scenes.walk import WalkConfig, WalkScene
 from tests.experiments.outcomes import outcome, walked
 
 
@@ -54,6 +54,17 @@ def test_feet_detect_a_step_that_is_not_on_the_map(tmp_path, height):
     assert metrics["dtau_mean_nm_s"] < 1.25 * 17.0  # 17 N m/s: the rate if the step is on the map
     assert metrics["dtau_max_nm_s"] < 501.0  # the limit of the robot file: it was exceeded only briefly, if at all
     assert metrics["slip_m_s"] < 2e-3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mu", [0.3, 0.8])
+def test_go1_walks_over_bumps_that_are_not_on_the_map(mu):
+    """Bumps are 3 cm high: a foot may find the ground deep below the plane that planner and controller assume."""
+    ground = {"terrain": "heightmap", "height_map": "bumps", "disturbance": Disturbance(unseen_ground=True)}
+    scene = WalkScene.of(WalkConfig(robot="go1", mu=mu, duration_s=8.0, **ground))
+    sunk = [t.reference.base_position[2] - t.state.q[2] for t in scene.simulated().ticks(8000)]
+    assert len(sunk) == 8000
+    assert max(sunk) < 0.005
 
 
 @pytest.mark.slow

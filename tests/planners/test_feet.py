@@ -11,6 +11,7 @@ from idcontrol.planners.commands import LimitedCommand
 from idcontrol.planners.feet import (
     CAPTURE_GAIN,
     GRAVITY,
+    HASTE,
     LATE,
     LATE_DEPTH,
     SETTLE_S,
@@ -231,21 +232,24 @@ def test_a_standing_foot_rolls_with_its_shank():
     assert plan.position[0] == pytest.approx([2e-5, 0.0, 0.01])
 
 
-def test_a_late_foot_descends_at_touchdown_speed_until_it_touches_the_ground():
+def test_a_late_foot_descends_ever_faster_until_it_touches_the_ground():
     foot = OneFoot()
     foot.plan.phase[0] = SWINGING
     foot.plan.landing[0] = [0.2, 0.0, 0.01]
     for since in (0.0, 0.02, 0.05):
-        plan = foot.tick(np.array([0.2, 0.001, 0.01 - 0.1 * since]), stance=True, since=since, velocity=(0, 0, -0.1))
+        depth, velocity = 0.1 * since + 0.5 * HASTE * since**2, (0.0, 0.0, -0.1 - HASTE * since)
+        plan = foot.tick(np.array([0.2, 0.001, 0.01 - depth]), stance=True, since=since, velocity=velocity)
         assert plan.phase[0] == LATE
-        assert plan.position[0] == pytest.approx([0.2, 0.0, 0.01 - 0.1 * since])
-        assert plan.velocity[0] == pytest.approx([0.0, 0.0, -0.1])
+        assert plan.position[0] == pytest.approx([0.2, 0.0, 0.01 - depth])
+        assert plan.velocity[0] == pytest.approx(velocity)
+        assert plan.acceleration[0] == pytest.approx([0.0, 0.0, -HASTE])
     deepest = np.array([0.2, 0.001, 0.01 - LATE_DEPTH])
     for since in (0.15, 0.151):  # it has come to rest where it was sent, in the air
         plan = foot.tick(deepest, stance=True, since=since)
         assert plan.phase[0] == LATE
         assert plan.position[0, 2] == pytest.approx(0.01 - LATE_DEPTH)
         assert not plan.velocity.any()
+        assert not plan.acceleration.any()
     held = deepest + np.array([0.0, 0.0, 6e-4])
     plan = foot.tick(held, stance=True, since=0.152)
     assert plan.phase[0] == STANDING
@@ -270,7 +274,7 @@ def test_a_late_foot_that_stops_early_stands_on_the_obstacle():
         ((False, True), (STANDING, STANDING), 0.05, False),  # the other carries
         ((False, True), (SWINGING, LATE), 0.05, False),  # it is in the air
         ((True, True), (STANDING, LATE), 0.05, False),  # it is not due
-        ((False, True), (STANDING, LATE), 0.11, False),  # the search has ended, a centimetre below
+        ((False, True), (STANDING, LATE), 0.11, False),  # the search has ended, 3 cm below
     ],
 )
 def test_a_foot_does_not_lift_while_its_replacement_searches_for_the_ground(stance, phase, since, waits):
