@@ -119,8 +119,8 @@ def let_through(bound: Bound, drives: bool, share: float, dt: float) -> int:  # 
             sent[1, j] = min(max(gate.held[0, j], low[j]), high[j])
             sent[2, j] = min(max(gate.held[1, j], -speed[j]), speed[j])
             for row, most in ((3, torque[j] / STIFFEST_RAD), (4, torque[j] / STIFFEST_RAD_S)):
-                sent[row, j] = min(share * gate.held[row - 1, j], most, LARGEST_GAIN)
-                if sent[row, j] < share * gate.held[row - 1, j]:
+                sent[row, j] = max(min(share * gate.held[row - 1, j], most, LARGEST_GAIN), 0.0)
+                if sent[row, j] != share * gate.held[row - 1, j]:
                     cut |= 16
             back[j] = feedback(joints, sent, j)
         wanted[j] = share * gate.wanted[j] + back[j]

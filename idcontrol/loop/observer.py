@@ -66,7 +66,7 @@ class Observer:
                     policy.torque_share * parts.limits.torque,
                     *np.zeros((5, a)),
                 ),
-                inertial=Inertial(np.zeros(1), np.zeros(a)),
+                inertial=Inertial(np.zeros(1), np.zeros(1), np.zeros(a)),
                 bearable=Bearable(policy.hot_c or parts.limits.hot_c, *(policy.voltage_v or parts.limits.voltage_v)),
                 tilt_rad=policy.tilt_rad,
                 values=said,

@@ -260,10 +260,12 @@ class Inertial(NamedTuple):
 
     Attributes:
         still: Time since the readings last changed, shape (1,) [s].
+        turned: 1 once an angular velocity was not zero, shape (1,).
         q_before: Positions of the joints when the readings last changed, shape (a,) [rad or m].
     """
 
     still: Array
+    turned: Array
     q_before: Array
 
 
@@ -273,13 +275,15 @@ def senses(
 ) -> bool:  # pragma: no cover - compiled
     """True unless orientation and angular velocity of the base stay bitwise constant although a joint moves.
 
-    A working sensor may repeat its readings for a few states, between two measurements. If the angular velocity is
-    exactly zero, the result is True: a simulated base may rest while joints move. Arguments have the same names as in
-    `believable`; `after` is the time since the last state [s].
+    A working sensor may repeat its readings for a few states, between two measurements. As long as all angular
+    velocities are exactly zero, the result is True: a simulated base may rest while joints move. Arguments have the
+    same names as in `believable`; `after` is the time since the last state [s].
     """
-    a, same, turns = q.shape[0], after >= 0.0, False
+    a, same = q.shape[0], after >= 0.0
     for i in range(3):
-        same, turns = same and v[a + i] == heard.v[a + i], turns or v[a + i] != 0.0
+        same = same and v[a + i] == heard.v[a + i]
+        if v[a + i] != 0.0:
+            inertial.turned[0] = 1.0
     for i in range(4):
         same = same and turned[i] == heard.turned[i]
     if same:
@@ -287,7 +291,9 @@ def senses(
     else:
         inertial.still[0] = 0.0
         assign(inertial.q_before, q)
-    return not (turns and inertial.still[0] > trust.still and farthest(q, inertial.q_before) > trust.way)
+    return not (
+        inertial.turned[0] > 0.0 and inertial.still[0] > trust.still and farthest(q, inertial.q_before) > trust.way
+    )
 
 
 class Bearable(NamedTuple):

@@ -100,7 +100,8 @@ class ControlLoop:
         """
         self._parts, self._clock, self._policy, self._attended = parts, clock, policy, attended
         self._timing = Timing(period, duration, policy.late_ns(period / NS))
-        self.endpoint = Endpoint.of_loop(link, parts.wire, numbers)
+        # only estimators read the accelerometer
+        self.endpoint = Endpoint.of_loop(link, parts.wire, numbers, ("accelerometer",) if parts.sense is None else ())
         self.safety, self.counts, self._progress = Safety(), Counts(), Progress()
         self._cut_since: int | None = None  # the gate has cut torques in every tick since this time
         self._telemetry = Telemetry(parts.wire, parts.notes, clock.utc_ns)

@@ -41,10 +41,10 @@ by itself; in all other modes it applies no torque. The values of a state are::
     joints                      CRC-32 of the joints' names in the order above, separated by commas, in UTF-8
     model                       checksum of the machine's model (`model_number`)
 
-From `drive_error` on, a value is NaN if the machine does not measure or know it; it is then not used. If the machine
-does not know the position of its base, the base is at zero; such a machine needs a loop that estimates the base. Before
-torques flow, the loop compares `joints` and `model` with its own values (`Format.stranger`), and thus refuses a machine
-with its legs in another order.
+From `drive_error` on, a value is NaN if the machine does not measure or know it; it is then not used. The accelerometer
+may also be NaN if the loop does not estimate the base. If the machine does not know the position of its base, the base
+is at zero; such a machine needs a loop that estimates the base. Before torques flow, the loop compares `joints` and
+`model` with its own values (`Format.stranger`), and thus refuses a machine with its legs in another order.
 
 A receiver reads datagrams one by one. It drops and counts datagrams that are short or long, damaged, of another
 version, foreign (another kind or another robot), old (not newer than the last accepted datagram, or of another session)
@@ -59,7 +59,7 @@ from __future__ import annotations
 import enum
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -373,8 +373,11 @@ class Format:
         low[3 * len(one) :] = 0.0
         return low, high
 
-    def state_range(self) -> tuple[Array, Array]:
-        """Return bounds of the values of a state, low and high, shape (state_values,); no real machine exceeds them."""
+    def state_range(self, unread: Sequence[str] = ()) -> tuple[Array, Array]:
+        """Return bounds of the values of a state, low and high, shape (state_values,); no real machine exceeds them.
+
+        The values named in `unread` may be NaN.
+        """
         high = np.full(self.state_values, 1e6)
         of = views(high, self.state)
         of["q"][:], of["v"][:] = 1e4, FASTEST
@@ -386,6 +389,8 @@ class Format:
         low = -high
         low[0] = 0.0
         low[-self.health_values - 2 :] = NOT_MEASURED
+        for name in unread:
+            views(low, self.state)[name][...] = NOT_MEASURED
         return low, high
 
     def health(self, values: Array) -> Health:

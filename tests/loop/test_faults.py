@@ -486,6 +486,30 @@ def test_an_occasional_nan_does_not_end_the_run(runs):
     assert rig.faults() == Fault.NOT_FINITE
 
 
+@pytest.mark.parametrize(("parts", "ended"), [({}, Fault.NONE), ({"sense": lambda: Observed()}, Fault.SILENT)])
+def test_an_accelerometer_without_a_number_brakes_only_a_loop_that_reads_it(runs, parts, ended):
+    def before(rig):
+        post = rig.machine.endpoint.post
+
+        def posted(mode, values, now):
+            views(values, wire_format(rig.session).state)["accelerometer"][:] = np.nan
+            return post(mode, values, now)
+
+        if not parts:
+            rig.machine.endpoint.post = posted
+        else:
+            rig.clock.at(NS // 5, lambda: setattr(rig.machine.endpoint, "post", posted))
+
+    assert runs(before=before, parts=parts).loop.safety.ended_by is ended
+
+
+class Observed:
+    """An estimator that believes the machine."""
+
+    def __call__(self, sensed):
+        return sensed.state
+
+
 def test_a_controller_that_writes_into_the_state_does_not_change_the_brake(runs):
     """The loop brakes from the state that the machine has sent."""
 

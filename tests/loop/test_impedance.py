@@ -154,6 +154,18 @@ def test_wrong_gains_and_targets_change_the_torque_of_drives_no_faster_than_thei
     assert (changes.max(axis=0) <= 2.0 * RATE * H).all()
 
 
+@pytest.mark.parametrize("field", ["kp", "kd"])
+def test_negative_gains_are_not_sent_and_brake_the_machine(field):
+    def wrong(call, command):
+        return structs.replace(command, **{field: -getattr(command, field)}) if call > 100 else command
+
+    rig = driven(wrong)
+    rows = sent_in(rig)
+    assert rig.loop.safety.ended_by is Fault.CUT
+    assert (rows[:, 3:] >= 0.0).all()
+    assert rig.machine.endpoint.inbox.dropped.max() == 0
+
+
 finite = st.floats(-1e3, 1e3)
 
 

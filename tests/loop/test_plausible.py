@@ -48,12 +48,16 @@ def test_an_orientation_that_stands_still_while_the_gyroscope_turns_is_doubted(r
     assert first_doubt(states) == pytest.approx(0.1 + max(TRUST.still, TRUST.way / rate), abs=3 * H)
 
 
-def first_frozen(rate, period, moves):
-    """Return the time at which an inertial sensor first counts as frozen [s]; its readings end after 0.1 s."""
-    heard, inertial = nothing(1), Inertial(np.zeros(1), np.zeros(1))
+def first_frozen(rate, period, moves, last=1.1):
+    """Return the time at which an inertial sensor first counts as frozen [s].
+
+    Its readings end after 0.1 s; the last angular velocity is `rate` times `last`.
+    """
+    heard, inertial = nothing(1), Inertial(np.zeros(1), np.zeros(1), np.zeros(1))
     for k in range(1000):
         at = min(k // period * period, 100) * H
-        q, v, orientation = np.array([moves * k * H]), np.r_[moves, 0.0, 0.0, rate * (1.0 + at)], turning(rate * at)
+        spin = rate * (1.0 + at if k < 100 else last)
+        q, v, orientation = np.array([moves * k * H]), np.r_[moves, 0.0, 0.0, spin], turning(rate * at)
         if not senses(heard, inertial, TRUST, q, v, orientation, H if k else np.nan):
             return k * H
         believable(heard, TRUST, np.zeros(1, dtype=np.bool_), k * H, q, v, orientation)
@@ -65,6 +69,7 @@ def first_frozen(rate, period, moves):
 def test_a_constant_inertial_sensor_is_doubted_while_a_joint_moves(rate, period):
     assert first_frozen(rate, period, 1.0) == pytest.approx(0.1 + TRUST.still, abs=2 * H)
     assert first_frozen(rate, period, 0.1) == pytest.approx(0.1 + TRUST.way / 0.1, abs=2 * H)
+    assert first_frozen(rate, period, 1.0, last=0.0) == pytest.approx(0.1 + TRUST.still, abs=2 * H)
     assert first_frozen(rate, period, 0.0) is None
     assert first_frozen(0.0, period, 1.0) is None  # a simulated base on a stand
 

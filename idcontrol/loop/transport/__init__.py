@@ -7,6 +7,7 @@ network. To add a transport, write an object with the methods of `Link`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from idcontrol.loop.wire import LAST_MODE, Datagram, Format, Inbox, Kind, Outbox, SessionNumbers
@@ -53,9 +54,9 @@ class Endpoint:
         self._sent = [0] * SENT
 
     @classmethod
-    def of_loop(cls, link: Link, wire: Format, numbers: SessionNumbers) -> Endpoint:
-        """Return a loop's side: it receives states and sends commands."""
-        inbox = Inbox(Kind.STATE, wire.robot, *wire.state_range(), numbers.other)
+    def of_loop(cls, link: Link, wire: Format, numbers: SessionNumbers, unread: Sequence[str] = ()) -> Endpoint:
+        """Return a loop's side: it receives states, whose values named in `unread` may be NaN, and sends commands."""
+        inbox = Inbox(Kind.STATE, wire.robot, *wire.state_range(unread), numbers.other)
         return cls(link, inbox, Outbox(Kind.COMMAND, wire.robot, wire.command_values, numbers.own))
 
     @classmethod
