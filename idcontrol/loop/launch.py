@@ -552,7 +552,9 @@ def _listening(loop: ControlLoop, link: Link, clock: Clock) -> Callable[[int, bo
             remaining = deadline - clock.now()
             if remaining <= 0:
                 return False
-            if not (due and isinstance(link, SharedLink)):  # a datagram in memory wakes no process: poll if one is due
+            if due and isinstance(link, SharedLink):  # a datagram in memory wakes no process: poll if one is due
+                loop.endpoint.inbox.rehearse()
+            else:
                 link.wait(remaining / NS)
         return True
 

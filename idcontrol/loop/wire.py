@@ -229,6 +229,7 @@ class Inbox:
         self._last = self._far = 0
         self.accepted = 0
         self.dropped: Array = np.zeros(len(Drop))
+        self._taken = b""
 
     def accept(self, data: bytes) -> Datagram | None:
         """Return the datagram in `data` if it is intact, new, in range and of the right sender.
@@ -240,7 +241,14 @@ class Inbox:
             self.dropped[judged] += 1
             return None
         self.accepted += 1
+        self._taken = data
         return judged
+
+    def rehearse(self) -> None:
+        """Judge the last accepted datagram again, so that the code is in the processor's caches for the next one."""
+        if self._taken:
+            self._last -= 1  # the datagram is new again; judging it restores the number
+            self._judge(self._taken)
 
     def _judge(self, data: bytes) -> Datagram | Drop:
         if _of_another_version(data):

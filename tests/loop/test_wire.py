@@ -106,6 +106,23 @@ def test_a_dropped_datagram_leaves_no_trace():
     assert receiver.accept(good) is not None
 
 
+def test_judging_the_last_datagram_again_changes_nothing():
+    sender, receiver, plain = outbox(), inbox(), inbox()
+    receiver.rehearse()  # there is none
+    for _ in range(3):
+        data = sealed(sender=sender)
+        for _ in range(2):  # the second time the datagram is old
+            said, expected = receiver.accept(data), plain.accept(data)
+            receiver.rehearse()
+            assert (said is None) == (expected is None)
+            assert (receiver.accepted, list(receiver.dropped)) == (plain.accepted, list(plain.dropped))
+    # a datagram far beyond the last one is still taken only with its successor
+    sender.sequence += 5000
+    assert receiver.accept(sealed(sender=sender)) is None
+    receiver.rehearse()
+    assert receiver.accept(sealed(sender=sender)).sequence == sender.sequence
+
+
 def test_old_and_repeated_datagrams_are_dropped():
     receiver, sender = inbox(), outbox()
     first, second, third = (sealed(sender=sender) for _ in range(3))
