@@ -60,6 +60,10 @@ REPEATS: Final = 300
 LAW: Final = 1e-8
 """Largest accepted violation of Coulomb's law by the judge's own forces (`idcontrol.judge.miss`)."""
 
+WEIGHT: Final = 0.01
+"""Weight of trunk and posture in TSID's program. With weight 1, TSID's solver leaves a tangential force of 0.01 N on a
+foot that carries nothing, and the foot slips."""
+
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of a comparison.
@@ -303,7 +307,7 @@ def pinocchio(machine: Machine, situation: Situation) -> Answer:
 def tsid(python: str, machine: Machine, asked: list[Situation]) -> tuple[str, list[Answer | None]]:
     """Return TSID's version and answers, from the interpreter with TSID; an answer is None if its QP has no solution.
 
-    The tasks are as in TSID's examples: the trunk's pose and the joints' posture, each with weight 1.
+    The tasks are as in TSID's examples: the trunk's pose and the joints' posture, with equal weights.
 
     Raises:
         InputError: The interpreter cannot run TSID.
@@ -311,9 +315,9 @@ def tsid(python: str, machine: Machine, asked: list[Situation]) -> tuple[str, li
     version, answers = "", list[Answer | None]()
     for situation in asked:
         machine.look(situation.q)
-        trunk = Frame(machine.model.frames[2].name)
+        trunk = Frame(machine.model.frames[2].name, weight=WEIGHT)
         trunk.set(machine.data.oMf[2])
-        setup, state, reference = _setup(machine, situation, trunk, Posture(weight=1.0))
+        setup, state, reference = _setup(machine, situation, trunk, Posture(weight=WEIGHT))
         peer = Tsid(setup, python)
         command, a, version = peer(state, reference), peer.acceleration, peer.version
         seconds = 1e-6 * float(np.median(peer.times(REPEATS)))
