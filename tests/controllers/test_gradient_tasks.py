@@ -7,8 +7,10 @@ from msgspec import structs
 
 from idcontrol import controllers, robots, tasks
 from idcontrol.controllers import InverseSettings
+from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
-from tests.controllers.test_gradient import agrees_with_differences
+from tests.controllers.test_gradient import agrees_with_differences, outputs
+from tests.differences import extended
 from tests.parameters import one_fast
 
 pytestmark = pytest.mark.interpreted
@@ -77,6 +79,32 @@ def test_a_strict_task_does_not_depend_on_the_posture():
     moves = lin.jacobian(of="v_next", by="task")[:6]  # the trunk accelerates as desired, h is 1 ms
     # v_next is in the axes at the end of the period, which turn by 1e-5
     np.testing.assert_allclose(np.linalg.svd(moves, compute_uv=False), 1e-3, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("listed", "mu"), [([tasks.CoM(), tasks.Momentum()], 0.6), (trunk([1.5, 0.3, 0.0]), 0.1)], ids=["free", "qp"]
+)
+def test_with_tasks_weaker_gravity_acts_as_a_load(listed, mu):
+    _, state, reference = stepping("go1", listed, mu)
+    robot, pull = robots.load("go1"), np.array([0.3, -0.2, 1.0])
+    like = robot.system()
+
+    def pulled(size):
+        model = like.model.copy()
+        model.gravity.linear = model.gravity.linear + size * pull
+        system = System(model, actuated=list(like.actuated_names), effort_limit=like.effort_limit, limits=like.limits)
+        feet, settings = robot.contacts(mu, system=system), InverseSettings(impacts=False)
+        setup = controllers.Setup(system=system, contacts=feet, h=1e-3, robot=robot, settings=settings, tasks=listed)
+        return controllers.build("id-coulomb-qp", setup), model
+
+    models = like.model, pulled(1.0)[1]
+    weights = [pin.computeGeneralizedGravity(model, like.model.createData(), state.q) for model in models]
+    _, lin = pulled(0.0)[0].linearize(state, reference, loads=True)
+    changes = lin.jvp(load=weights[0] - weights[1])
+    measured = extended(lambda size: outputs(pulled(size)[0](state, reference)), 1e-4)
+    derived = np.concatenate((changes["tau"], changes["force"].ravel()))
+    np.testing.assert_allclose(derived, measured, rtol=0, atol=1e-6 * np.abs(measured).max())
+    assert "inertia" not in lin.sizes  # tasks depend on inertias themselves
 
 
 def test_multipliers_of_feet_without_load_are_positive():
