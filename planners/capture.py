@@ -59,13 +59,12 @@ class Ground(NamedTuple):
 
 
 class _Present(NamedTuple):
-    """The situation in which steps are chosen: arguments of `caught`, and true if the zero-moment point jumps."""
+    """The situation in which steps are chosen; the arguments of `caught` that have these names."""
 
     ground: Ground
     walk: Steps
     plan: DcmPlan
     t: float
-    jumps: bool
 
 
 class Caught(NamedTuple):
@@ -94,8 +93,7 @@ def caught(steps: list[Footstep], ground: Ground, walk: Steps, plan: DcmPlan, t:
     would have to cross its legs sets the foot down beside the other one, which then steps aside. The error grows by
     ``e^{ωt}`` until the landing, so the step may also land sooner (Khadiv, Herzog, Moosavian & Righetti 2020, Walking
     control based on step timing adaptation), and if necessary all later steps are as short as `hurried` makes them. If
-    even this fails, a foot in the air may land later and farther; while all feet stand, the zero-moment point may jump
-    to the feet that stand during the next step.
+    even this fails, a foot in the air may land later and farther.
 
     Args:
         steps: The remaining steps; if a foot is in the air, its step is the first.
@@ -106,15 +104,15 @@ def caught(steps: list[Footstep], ground: Ground, walk: Steps, plan: DcmPlan, t:
         com: Measured horizontal motion of the centre of mass, shapes (2,); its acceleration is not used.
     """
     dcm, best = com.value + com.velocity / plan.omega, (np.inf, np.inf)
-    presents = [_Present(ground, walk, plan, t, jumps) for jumps in (False, True)[: 1 + (t < steps[0].lift_s)]]
-    for present, (later, landings) in itertools.product(presents, _timings(steps, walk, t)):
+    present = _Present(ground, walk, plan, t)
+    for later, landings in _timings(steps, walk, t):
         if best[0] == 0.0:
             break
         for land_s in landings:
             timed = retimed(later, float(land_s), t)
             times, zmp = _knots_from(timed, present)
             weights, stands = dcm_at_knots(times, np.eye(len(times)), plan.omega)[0], times <= land_s
-            stands[0] = present.jumps or t >= timed[0].lift_s
+            stands[0] = t >= timed[0].lift_s
             share, centre = weights[stands].sum(), zmp[stands][-1]
             error = dcm - weights @ zmp
             error = error - share * (closest(ground.corners, centre + error / share) - centre)
@@ -122,8 +120,8 @@ def caught(steps: list[Footstep], ground: Ground, walk: Steps, plan: DcmPlan, t:
             # compare the missing part of the component first, then the cost of shifts and time
             cost = max(missing - SLIGHT_M, 0.0), way_m + HURRY_M_S * abs(steps[0].land_s - land_s)
             if cost < best:
-                best, chosen, free, chosen_at = cost, moved, np.flatnonzero(stands).tolist(), present
-    times, zmp = _knots_from(chosen, chosen_at)
+                best, chosen, free = cost, moved, np.flatnonzero(stands).tolist()
+    times, zmp = _knots_from(chosen, present)
     return Caught(chosen, dcm_plan(times, zmp, plan.omega, com.value, dcm, free), *best)
 
 
@@ -157,7 +155,7 @@ def _moved(
     Returns:
         The steps, the error that remains [m], and the sum of all shifts [m].
     """
-    ground, walk, _, t, _ = present
+    ground, walk, _, t = present
     feet, way_m, moved = ground.feet.copy(), 0.0, list(steps)
     for k, step in enumerate(steps):
         time_s = step.land_s - max(step.lift_s, t)
@@ -264,18 +262,12 @@ def closest(corners: Array, point: Array) -> Array:
 def _knots_from(steps: Sequence[Footstep], present: _Present) -> tuple[Array, Array]:
     """Return the knots of `zmp_knots` from the present time on, beginning with a knot at this time.
 
-    Before the first lift-off, the first knot is the zero-moment point of the present plan, but not outside the standing
-    feet. If the zero-moment point jumps, it is in the middle of the feet that will stand, until this lift-off.
+    Before the first lift-off, the first knot is the zero-moment point of the present plan.
     """
-    ground, walk, plan, t, jumps = present
-    double_s, lift_s = walk.double_s, steps[0].lift_s
-    times, zmp = zmp_knots(steps, ground.feet, double_s, min(t, lift_s - 2.0 * double_s))
-    if jumps:
-        return np.append(t, times[2:]), np.vstack([zmp[2], zmp[2:]])
-    if t < lift_s:
-        now = closest(np.vstack([ground.corners, ground.feet[:, :2]]), zmp_at(plan, t))
-    else:
-        now = np.array([np.interp(t, times, axis) for axis in zmp.T])
+    ground, walk, plan, t = present
+    double_s = walk.double_s
+    times, zmp = zmp_knots(steps, ground.feet, double_s, min(t, steps[0].lift_s - 2.0 * double_s))
+    now = zmp_at(plan, t) if t < steps[0].lift_s else np.array([np.interp(t, times, axis) for axis in zmp.T])
     ahead = times > t + 1e-9
     return np.append(t, times[ahead]), np.vstack([now, zmp[ahead]])
 
