@@ -1,8 +1,9 @@
 """Comparison of a MuJoCo model with the URDF of a robot.
 
 `require_same` compares gravity, joints and masses. It refuses gravity compensation and equality constraints of the
-robot, which a URDF cannot describe. `require_no_springs` refuses loaded springs. Both raise at the first difference;
-the caller may accept other masses. Damping, dry friction, rotors, joint limits and the ground are not compared.
+robot, which a URDF cannot describe, and contacts that push long before they touch. `require_no_springs` refuses loaded
+springs. Both raise at the first difference; the caller may accept other masses. Damping, dry friction, rotors, joint
+limits and the ground are not compared.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ INERTIA_SHARE = 0.3
 LIGHT_SHARE = 1e-3
 """Mass, as a share of the robot's, by which links may differ in addition to `MASS_SHARE`. Centre and inertia of lighter
 links are not compared."""
+AHEAD_M = 0.006
+"""Largest distance at which contacts of the robot may push [m]; a go1 walks with 6 mm and falls with 50 mm."""
 ACCEPT = "or accept it with Bridge(..., other_masses=True)"
 WAY_ON = "make both files agree; to simulate a different robot, change the model after making the bridge"
 
@@ -113,6 +116,7 @@ def require_same(mapped: Mapped, data: mujoco.MjData, state: State, *, other_mas
     if different and not other_masses:
         raise InputError(f"{different[0]}; {WAY_ON}, {ACCEPT}")
     _require_no_equalities(mapped, data)
+    _require_touch(mapped)
     return different
 
 
@@ -251,6 +255,18 @@ def _require_no_equalities(mapped: Mapped, data: mujoco.MjData) -> None:
         raise InputError(
             f"equality {mapped.model.eq(number).name or number} of the MuJoCo model constrains the robot, which a URDF "
             f"cannot describe; remove it, or set model.eq_active0[{number}] = 0"
+        )
+
+
+def _require_touch(mapped: Mapped) -> None:
+    """Raise `InputError` if contacts of a colliding geom of the robot push from farther than `AHEAD_M`."""
+    model = mapped.model
+    collides = (model.geom_contype != 0) | (model.geom_conaffinity != 0)
+    ahead = model.geom_margin - model.geom_gap
+    for geom in np.flatnonzero((mapped.owners()[model.geom_bodyid] > 0) & collides & (ahead > AHEAD_M)):
+        raise InputError(
+            f"geom {model.geom(geom).name or geom} of the MuJoCo model has a margin of {1e3 * ahead[geom]:.3g} mm, so "
+            f"its contacts push before they touch; set model.geom_margin[{geom}] = 0"
         )
 
 

@@ -127,6 +127,15 @@ def merged(model: mujoco.MjModel, robot) -> mujoco.MjModel:
     return model
 
 
+def test_contacts_that_push_before_they_touch_are_refused(model, robot):
+    model.geom_margin[:] = 0.006
+    Bridge(model, robot)
+    foot = int(np.flatnonzero(model.geom_contype)[-1])
+    model.geom_margin[foot] = 0.05
+    with pytest.raises(InputError, match=rf"margin of 50 mm.*set model.geom_margin\[{foot}\] = 0"):
+        Bridge(model, robot)
+
+
 def test_other_masses_are_named_and_accepted_on_demand(model, robot):
     with pytest.raises(InputError, match=r"FL_calf .* different masses: .* other_masses=True") as refused:
         Bridge(merged(model, robot), robot)
