@@ -34,7 +34,7 @@ TRUE: Final = np.array([0.25, 0.25, 0.25, 0.25, 1.5, 0.06, 0.03, 0.1])
 START: Final = np.array([0.1, 0.1, 0.1, 0.1, 0.3, 0.0, 0.0, 0.0])
 """Values before the fit. All feet slide at first, since a foot that sticks has no derivative by its friction."""
 ASSUMED = 0.6
-"""Friction that the controller counts on before feet slide, of which it uses 0.8."""
+"""Friction that the controller counts on before feet slide; it uses 0.8 of it."""
 NOISE: Final = np.repeat((0.01, 0.01, 0.02), (3, 3, 12))
 """Standard deviations of logged velocities: base [m/s, rad/s], joints [rad/s]."""
 

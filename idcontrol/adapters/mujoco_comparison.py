@@ -105,7 +105,8 @@ def require_same(mapped: Mapped, data: mujoco.MjData, state: State, *, other_mas
         other_masses: True to accept links whose mass, centre of mass or inertia differs.
 
     Raises:
-        InputError: The model and the robot differ, or the model compensates gravity or constrains the robot.
+        InputError: The model and the robot differ, the model compensates gravity or constrains the robot, or contacts
+            of the robot push before they touch.
     """
     ours = mapped.system.model.createData()
     pin.forwardKinematics(mapped.system.model, ours, state.q)

@@ -613,7 +613,7 @@ def _limits(
 
 @njit(cache=True, inner=True, error_model="numpy")
 def _entries(p: AssembledStep, wish: _Prediction, rows: _Rows, x: Array, arena: Arena) -> Array:
-    """Return the values of (x, J x, V x, power), of which inequalities are sums."""
+    """Return the values of (x, J x, V x, power); each inequality is a sum of some of them."""
     motion, columns, size = wish.motion, rows.pushing.shape[0], x.shape[0]
     m, contacts, a = motion.W.shape[0], rows.still.shape[0], size - columns
     values, v, u = vector(arena, size + contacts + a + 1), zeros(arena, m), m - a
