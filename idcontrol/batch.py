@@ -119,7 +119,7 @@ class Linearizations(NamedTuple):
     def jacobian(self, *, of: str, by: str) -> Array:
         """Return the Jacobians of all rows, shape (n, outputs, parameters), as `Linearization.jacobian`.
 
-        Forces and friction have entries for all k contacts; they are zero for contacts that are not in stance.
+        Forces, friction and normals have entries for all k contacts; they are zero for contacts that are not in stance.
 
         Raises:
             UnknownName: There is no such output or parameter.
@@ -127,18 +127,18 @@ class Linearizations(NamedTuple):
         return np.stack([self._whole(row, row.jacobian(of=of, by=by), of, by) for row in self.rows])
 
     def _whole(self, row: Linearization, slope: Array, of: str, by: str) -> Array:
-        """Return the Jacobian `slope` of a row, with zeros for forces and friction of contacts not in stance."""
+        """Return the Jacobian `slope` of a row, with zeros for entries of contacts that are not in stance."""
         if of == "force":
-            used = (3 * row.identity[:, None] + np.arange(3)).ravel()
-            slope = _scattered(slope, used, 3 * self.contacts)
-        return _scattered(slope.T, row.identity, self.contacts).T if by == "mu" else slope
+            slope = _scattered(slope, row.identity, self.contacts, 3)
+        each = {"mu": 1, "normal": 2}.get(by, 0)
+        return _scattered(slope.T, row.identity, self.contacts, each).T if each else slope
 
 
-def _scattered(rows: Array, used: Integers, count: int) -> Array:
-    """Return a matrix of `count` rows: row ``used[i]`` is ``rows[i]``, and all others are zero."""
-    out = np.zeros((count, rows.shape[1]))
-    out[used] = rows
-    return out
+def _scattered(rows: Array, used: Integers, count: int, each: int) -> Array:
+    """Return `count` blocks of `each` rows: block ``used[i]`` is block i of `rows`, and all others are zero."""
+    out = np.zeros((count, each, rows.shape[1]))
+    out[used] = rows.reshape(-1, each, rows.shape[1])
+    return out.reshape(-1, rows.shape[1])
 
 
 class _Rows(NamedTuple):
@@ -351,11 +351,12 @@ class Controllers:
         return out
 
     def linearize(
-        self, t: npt.ArrayLike, q: Array, v: Array, references: References
+        self, t: npt.ArrayLike, q: Array, v: Array, references: References, *, loads: bool = False
     ) -> tuple[Commands, Linearizations]:
         """Return the commands that a call would return, and the derivatives of the steps.
 
-        Rows are stepped one by one, and much slower than in a call. Arguments and effects are as for a call.
+        Rows are stepped one by one, and much slower than in a call. Arguments and effects are as for a call; `loads` is
+        as in `InverseDynamics.linearize`.
 
         Raises:
             InputError: An array has a wrong shape, a row is unusable, or the steps have no derivative
@@ -368,7 +369,7 @@ class Controllers:
                 self._take(worker, self._rows, call, i)
                 state = State(t=float(call.t[i]), q=call.q[i], v=call.v[i])
                 try:
-                    command, derivative = single.linearize(state, call.references.row(i))
+                    command, derivative = single.linearize(state, call.references.row(i), loads=loads)
                 except InputError as error:
                     raise InputError(f"row {i}: {error}") from None
                 self._keep(worker, self._rows, i)

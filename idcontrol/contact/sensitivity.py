@@ -18,14 +18,15 @@ from idcontrol.types import Array, Integers
 class RowDerivatives(NamedTuple):
     """Derivatives of n contacts with respect to a robot's configuration q (in its tangent space) and velocity v.
 
-    The last axis of each array belongs to the m components of q or v.
+    Derivatives by q may be followed by derivatives by 2 n turns of the normals, towards the first and the second
+    tangent of each contact, at constant centre of the sphere and constant gap. Then w is m + 2 n, otherwise w is m.
 
     Attributes:
-        jacobian: Derivative of the rows [N; S; T] by q, shape (3 n, m, m).
-        gap: Derivative of the gaps by q, shape (n, m).
-        drift_q: Derivative of J̇v by q, shape (3 n, m).
+        jacobian: Derivative of the rows [N; S; T] by q, shape (3 n, m, w).
+        gap: Derivative of the gaps by q, shape (n, w).
+        drift_q: Derivative of J̇v by q, shape (3 n, w).
         drift_v: Derivative of J̇v by v, shape (3 n, m).
-        axes: Derivative of the axes by q, shape (n, 3, 3, m).
+        axes: Derivative of the axes by q, shape (n, 3, 3, w).
     """
 
     jacobian: Array
@@ -125,6 +126,7 @@ class _Spheres(NamedTuple):
         point: Contact points, world frame, shape (n, 3) [m].
         radius: Radii of the spheres, shape (n,) [m].
         tilt: Derivative of the axes by the sphere's centre, shape (n, 3, 3, 3).
+        orientation: Angle of the first tangents about the normals [rad].
     """
 
     joint: Integers
@@ -132,6 +134,7 @@ class _Spheres(NamedTuple):
     point: Array
     radius: Array
     tilt: Array
+    orientation: float
 
 
 def row_derivatives(spheres: SphereContacts, contacts: Contacts, motion: MotionDerivatives) -> RowDerivatives:
@@ -142,17 +145,18 @@ def row_derivatives(spheres: SphereContacts, contacts: Contacts, motion: MotionD
         contacts: Contacts of its last `detect`, all or some.
         motion: Derivatives of the system's motion.
     """
-    return row_slopes(spheres.bound, contacts.identity, motion)
+    return row_slopes(spheres.bound, contacts.identity, motion, True)
 
 
 @njit(cache=True, error_model="numpy")
-def row_slopes(bound: Bound, sphere: Integers, motion: MotionDerivatives) -> RowDerivatives:
+def row_slopes(bound: Bound, sphere: Integers, motion: MotionDerivatives, normals: bool) -> RowDerivatives:
     """Return the derivatives of the contacts of spheres (n,) at the last detection.
 
     Args:
         bound: `SphereContacts.bound`.
         sphere: The spheres.
         motion: Derivatives of the system's motion.
+        normals: True for derivatives by the normals, too.
     """
     mounted, placed, _ = bound.borrowed
     n = sphere.shape[0]
@@ -164,8 +168,8 @@ def row_slopes(bound: Bound, sphere: Integers, motion: MotionDerivatives) -> Row
             centre, height = point[i] + radius[i] * axes[i, 0], placed.gap[sphere[i]] + radius[i]
             slope = normal_slope(mounted.terrain, mounted.coefficients, centre, axes[i, 0], height)
             tilt[i] = _axes_slope(axes[i], slope, mounted.orientation)
-    seen = _Spheres(mounted.joint[sphere], axes, point, radius, tilt)
-    return _rows(seen, mounted.motion.velocity, mounted.motion.drift, motion)
+    seen = _Spheres(mounted.joint[sphere], axes, point, radius, tilt, mounted.orientation)
+    return _rows(seen, mounted.motion.velocity, mounted.motion.drift, motion, 2 * n if normals else 0)
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -195,11 +199,50 @@ def _turn_rows(tree: Tree, moves: Integers, points: tuple[Array, Array], axes: A
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _rows(seen: _Spheres, velocity: Array, drift: Array, motion: MotionDerivatives) -> RowDerivatives:
-    """Return the derivatives of contacts; velocity and drift of all bodies have the shape (n_joints, 6)."""
+def _turn_normal(
+    J: Array, moves: Integers, seen: _Spheres, i: int, point: tuple[Array, Array], body: tuple[Array, Array],
+    out: tuple[Array, Array], drift: Array,
+) -> None:  # fmt: skip
+    """Write the derivatives of contact i by turns of its normal towards its first and second tangent.
+
+    Args:
+        J: Columns of the spatial Jacobian, shape (6, m).
+        moves: Velocities that move the contact, shape (s,).
+        seen: The contacts.
+        i: Contact.
+        point: Velocity of the contact point by each velocity, shape (3, m), and its acceleration at v̇ = 0, shape (3,).
+        body: Velocity and drift of its body, shapes (6,).
+        out: Derivatives of the axes, shape (3, 3, 2), and of the rows, shape (3, m, 2).
+        drift: Derivative of J̇v, shape (3, 2 or more).
+    """
+    (speed, acceleration), (turned, rows), axes, radius = point, out, seen.axes[i], seen.radius[i]
+    toward = np.ascontiguousarray(axes[1:].T)
+    turned[:] = _axes_slope(axes, toward, seen.orientation)
+    moved, still, none, swept = -radius * toward, np.zeros((3, 2)), np.zeros((6, 2)), np.zeros(3)
+    c = seen.point[i] + radius * axes[0]
+    sways = acceleration_slope(body, (none, none), (c, seen.point[i]), (still, moved))
+    for b in range(2):
+        for a in range(3):
+            for x in range(3):
+                drift[a, b] += axes[a, x] * sways[x, b] + turned[a, x, b] * acceleration[x]
+        for k in moves:
+            swept[:] = 0.0
+            _turn(J[3:, k], moved[:, b], swept, 1.0)
+            for a in range(3):
+                for x in range(3):
+                    rows[a, k, b] += axes[a, x] * swept[x] + turned[a, x, b] * speed[x, k]
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _rows(seen: _Spheres, velocity: Array, drift: Array, motion: MotionDerivatives, turns: int) -> RowDerivatives:
+    """Return the derivatives of contacts by q, v and `turns` turns of normals, 2 n or none.
+
+    Velocity and drift of all bodies have the shape (n_joints, 6).
+    """
     J, n, m = motion.tree.J, seen.joint.shape[0], motion.tree.J.shape[1]
-    rows, gap, turned = np.zeros((3 * n, m, m)), np.zeros((n, m)), np.zeros((n, 3, 3, m))
-    drift_q, drift_v, acceleration, fast = np.zeros((3 * n, m)), np.zeros((3 * n, m)), np.zeros(3), np.zeros(3)
+    width = m + turns
+    rows, gap, turned = np.zeros((3 * n, m, width)), np.zeros((n, width)), np.zeros((n, 3, 3, width))
+    drift_q, drift_v, acceleration, fast = np.zeros((3 * n, width)), np.zeros((3 * n, m)), np.zeros(3), np.zeros(3)
     centre, point, speed = np.zeros((3, m)), np.zeros((3, m)), np.zeros((3, m))
     for i in range(n):
         joint, axes, p = seen.joint[i], seen.axes[i], seen.point[i]
@@ -217,10 +260,10 @@ def _rows(seen: _Spheres, velocity: Array, drift: Array, motion: MotionDerivativ
             for a in range(3):
                 for x in range(3):
                     for y in range(3):
-                        turned[i, a, x] += seen.tilt[i, a, x, y] * centre[y]
+                        turned[i, a, x, :m] += seen.tilt[i, a, x, y] * centre[y]
                     for k in moves:
                         rows[a * n + i, k] += speed[x, k] * turned[i, a, x]
-            point -= seen.radius[i] * turned[i, 0]
+            point -= seen.radius[i] * turned[i, 0, :, :m]
         _turn_rows(motion.tree, moves, (speed, point), axes, rows[i::n])
         V, A = velocity[joint], drift[joint]
         acceleration[:], fast[:] = A[:3], V[:3]
@@ -236,4 +279,7 @@ def _rows(seen: _Spheres, velocity: Array, drift: Array, motion: MotionDerivativ
                 for at, k in enumerate(moves):
                     drift_q[a * n + i, k] += axes[a, x] * by_q[x, at] + turned[i, a, x, k] * acceleration[x]
                     drift_v[a * n + i, k] += axes[a, x] * by_v[x, at]
+        if turns > 0:
+            at_turn = turned[i, :, :, m + 2 * i : m + 2 * i + 2], rows[i::n, :, m + 2 * i : m + 2 * i + 2]
+            _turn_normal(J, moves, seen, i, (speed, acceleration), (V, A), at_turn, drift_q[i::n, m + 2 * i :])
     return RowDerivatives(rows, gap, drift_q, drift_v, turned)

@@ -335,7 +335,7 @@ class InverseDynamics:
         Args:
             state: The state.
             reference: The reference.
-            loads: True for the derivatives by `load` and `inertia`, too, which take longer.
+            loads: True for the derivatives by `load`, `inertia` and `normal`, too, which take longer.
 
         Raises:
             InputError: State, reference or contacts are unusable; the controller has a `Force` task, a task relative to

@@ -18,11 +18,12 @@ from idcontrol.contact.sensitivity import row_derivatives
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.controllers.gradient.chain import distances, turned, world_forces
 from idcontrol.controllers.gradient.choice import support
-from idcontrol.controllers.gradient.equations import Terms, least_squares
+from idcontrol.controllers.gradient.demand import surface_slope
+from idcontrol.controllers.gradient.equations import EXPLAINED, Terms, least_squares
 from idcontrol.controllers.gradient.impulses import raw_impulses
 from idcontrol.controllers.gradient.inertia import joint_forces
 from idcontrol.controllers.gradient.motion import NO_SLIP, ROLES, Motion, Moved, Sources, Yielding, motion
-from idcontrol.controllers.gradient.result import EXPLAINED, SINGULAR, Active, Linearization, Margin, Part
+from idcontrol.controllers.gradient.result import SINGULAR, Active, Linearization, Margin, Part
 from idcontrol.dynamics.derivatives import inverse_dynamics, motions, skew, turn_by
 from idcontrol.dynamics.system import System
 from idcontrol.kernels.placements import placement_views
@@ -34,9 +35,9 @@ from idcontrol.types import Array, Integers, State
 
 LAWS: Final[Mapping[ContactModel, int]] = {coulomb.solve: COULOMB, coulomb_cone.solve: CIRCLE, no_slip.solve: NO_SLIP}
 """Contact models whose steps have derivatives, with their law for `controllers.gradient.motion.contact_roles`."""
-BY: Final = {"q": 0, "v": 1, "load": 2, "tau": 2, "inertia": 2, "mu": 3}
-"""Names of the parameters that a step is differentiated by, with their block of variables: configuration, velocity,
-generalized forces, friction."""
+BY: Final = {"q": 0, "normal": 1, "v": 2, "load": 3, "tau": 3, "inertia": 3, "mu": 4}
+"""Names of the parameters that a step is differentiated by, with their block of variables: configuration, normals of
+the contacts, velocity, generalized forces, friction."""
 
 
 class Stepped(NamedTuple):
@@ -67,10 +68,11 @@ def linearized(system: System, spheres: SphereContacts, step: Stepped) -> Linear
     n, m, a = len(contacts), v.size, step.tau.size
     bodies = 10 * (system.model.njoints - 1)
     rows = row_derivatives(spheres, contacts, motions(system, placement_views(system.data.oMi), v))
-    ends = np.cumsum([m, m, m, n])
-    p, d = _momentum(system, step, v, ends), np.zeros((3 * n, ends[-1]))
+    ends = np.cumsum([m, 2 * n, m, m, n])
+    p, d, w = _momentum(system, step, v, ends), np.zeros((3 * n, ends[-1])), ends[1]
+    d[:, :w] = surface_slope(contacts.axes, rows.axes, contacts.surface_velocity)
     closing = contacts.gap / h > -PUSH_OUT_SPEED
-    d[:n, :m] = np.where(closing, -1.0 / h, 0.0)[:, None] * rows.gap
+    d[:n, :w] += np.where(closing, -1.0 / h, 0.0)[:, None] * rows.gap
     target = contacts.surface_velocity.copy()
     target[:n] -= np.maximum(contacts.gap / h, -PUSH_OUT_SPEED)
     kappa = h * system.bias - system.M @ v
@@ -84,7 +86,8 @@ def linearized(system: System, spheres: SphereContacts, step: Stepped) -> Linear
     f_slope, unexplained = raw_impulses(terms, at.free, step.f, moved, kept)
     force, force_slope = world_forces(contacts.axes, rows.axes, step.f, f_slope)
     back = np.argsort(system.order)
-    users = np.concatenate((back, m + back, 2 * m + back, np.arange(3 * m, ends[-1])))  # Pinocchio's layout
+    normals, mu = np.arange(m, w), np.arange(ends[3], ends[4])
+    users = np.concatenate((back, normals, w + back, w + m + back, mu))  # Pinocchio's layout
     v_next, v_slope = turned(system.flyer_rows, h, step.v_plus, moved.slope)
     u = terms.J @ step.v_plus - target
     room, speed = distances(step.law, moved.roles, contacts.mu, u, step.f, kept, 0.0)
@@ -104,17 +107,18 @@ def linearized(system: System, spheres: SphereContacts, step: Stepped) -> Linear
             "v_next": v_slope[back][:, users],
             "q_next": _configuration(system, step, moved.slope[back][:, users]),
         },
-        sizes=dict(zip(BY, (m, m, m, a, bodies, n), strict=True)),
-        parts=partial(_parts, system, step),
+        sizes=dict(zip(BY, (m, 2 * n, m, m, a, bodies, n), strict=True)),
+        parts=partial(_parts, system, step, ends),
     )
 
 
-def _parts(system: System, step: Stepped, by: str) -> tuple[Part, ...]:
+def _parts(system: System, step: Stepped, ends: Integers, by: str) -> tuple[Part, ...]:
     """Return how the parameter `by` acts through the variables."""
-    block, m = BY[by], step.v_plus.size
+    block = BY[by]
+    first, m = ends[block - 1] if block else 0, step.v_plus.size
     if by == "tau":
-        return (Part(0, block * m + system.order[m - step.tau.size :]),)
-    columns = slice(block * m, None if by == "mu" else (block + 1) * m)
+        return (Part(0, first + system.order[m - step.tau.size :]),)
+    columns = slice(first, ends[block])
     if by != "inertia":
         return (Part(0, columns),)
     regressor = joint_forces(system, step.state.q, step.state.v, step.v_plus, step.h)
@@ -149,7 +153,7 @@ def _configuration(system: System, step: Stepped, slope: Array) -> Array:
 
 def _reason(moved: Moved, unexplained: Array, v_slope: Array) -> str:
     """Return the reason why all or some slopes are not derivatives, as in `Linearization.reason`; "" if all are."""
-    together = [0, 1, 2, -1]  # forces may jump with the friction of one contact
+    together = [BY["q"], BY["v"], BY["load"], -1]  # forces may jump with friction or normal of one contact
     if not np.isfinite(v_slope).all():
         return SINGULAR
     if not (moved.error[together] <= EXPLAINED).all():
@@ -162,6 +166,7 @@ def _reason(moved: Moved, unexplained: Array, v_slope: Array) -> str:
 def _momentum(system: System, step: Stepped, v: Array, ends: Integers) -> Array:
     """Return the derivative of ``M v⁺ + κ`` by P parameters at constant v⁺, shape (m, P)."""
     h, v_plus, a, m, M = step.h, step.v_plus, step.tau.size, v.size, system.M.copy()
+    at_v, load = ends[1], ends[2]
     by_q, by_v = inverse_dynamics(system, step.state.q, v, (v_plus - v) / h)
     out, joints = np.zeros((m, ends[-1])), np.arange(m - a, m)
     if system.actuators is not None:  # `parts.brake` adds h D v⁺, and h D to M; explicit dry friction is constant
@@ -170,8 +175,8 @@ def _momentum(system: System, step: Stepped, v: Array, ends: Integers) -> Array:
         implicit = np.where((speed > STICK_RAD_S) & (armature * speed > h * friction), 0.0, friction)
         M[joints, joints] -= h * (system.actuators.damping + implicit / most)
         falls = np.where(speed > STICK_RAD_S, -implicit / most**2 * np.sign(v[joints]), 0.0)
-        out[joints, m + joints] = h * falls * v_plus[joints]
+        out[joints, at_v + joints] = h * falls * v_plus[joints]
     out[:, :m] = h * by_q
-    out[:, m : 2 * m] += h * by_v - M
-    out[:, 2 * m : 3 * m] = -h * np.eye(m)
+    out[:, at_v:load] += h * by_v - M
+    out[:, load : load + m] = -h * np.eye(m)
     return out

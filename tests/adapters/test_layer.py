@@ -73,6 +73,18 @@ def test_rows_change_as_the_jacobian_says(controllers, inputs, references):
     assert not slope[1, 21:].any()  # the fourth foot of the second robot
 
 
+def test_rows_have_derivatives_by_loads_and_normals_on_demand(controllers, inputs, references):
+    q, v, *joints = inputs
+    _, rows = controllers.linearize(0.0, q, v, layer._aimed(references, *joints), loads=True)
+    by_normal = rows.jacobian(of="force", by="normal")
+    assert by_normal.shape == (2, 12, 8)
+    assert by_normal[0, :, 6:].any()
+    assert not by_normal[1, :, 6:].any()  # the fourth foot of the second robot
+    # feet that stick bear 1 N less for each newton that pushes the base upwards
+    by_load = rows.jacobian(of="force", by="load")[:, 2::3, 2].sum(axis=1)
+    np.testing.assert_allclose(by_load, -1.0, atol=1e-9)
+
+
 def expected(controllers, inputs, references, weight):
     """Gradient of the scalar function by all inputs."""
     slope = layer.jacobian(controllers, inputs, references)[2]

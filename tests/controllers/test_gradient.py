@@ -13,6 +13,7 @@ from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.types import Command, Reference, State, Status
 from tests import scenes
+from tests.contact import bowl
 from tests.controllers import walker
 from tests.differences import extended
 
@@ -171,6 +172,32 @@ def test_inertias_of_single_bodies_act_as_differences_do(quadruped, name, mu, sp
         return model
 
     by_model(quadruped, name, mu, speed, feet, change, 1e-4, inertia=np.concatenate(changes[1:]))
+
+
+@pytest.mark.parametrize(("name", "mu", "speed", "feet"), WAYS)
+def test_turned_normals_act_as_differences_do(name, mu, speed, feet):
+    """In a bowl each foot touches its own tangent plane; the differences turn these planes at constant gaps."""
+    system = scenes.links()
+    state, reference = moving(system, speed, feet=feet)
+    place, q = bowl.feet(system, state.q, mu)
+    v = bowl.along(place, q, system.from_pinocchio(state.v), feet)
+    state = structs.replace(state, q=q, v=system.to_pinocchio(v))
+    turn = np.random.default_rng(6).normal(size=(4, 2))
+
+    def along(size: float) -> np.ndarray:
+        own = scenes.links()
+        control = walker.controller(name, impacts=False, system=own, contacts=bowl.turned(own, place, size * turn))
+        return outputs(control(state, reference))
+
+    command, lin = walker.controller(name, impacts=False, system=system, contacts=place).linearize(
+        state, reference, loads=True
+    )
+    assert lin.reason == ""
+    assert ("stick" if speed == STICKING else "slide") in lin.active.contacts
+    np.testing.assert_allclose(outputs(command), along(0.0), rtol=1e-9, atol=1e-9)
+    changes, measured = lin.jvp(normal=turn[:feet].ravel()), extended(along, 1e-5)
+    derived = joined(changes["tau"], changes["force"], 1)
+    assert np.abs(derived - measured).max() <= 1e-6 * np.abs(measured).max()
 
 
 def test_a_torque_at_its_limit_has_a_derivative_on_each_side(quadruped):

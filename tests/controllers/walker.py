@@ -9,6 +9,7 @@ import numpy as np
 from msgspec import structs
 
 from idcontrol import controllers
+from idcontrol.contact.contacts import Detector
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.controllers import Gains, InverseSettings, Setup
@@ -31,6 +32,7 @@ def controller(
     beside: bool = False,
     frames: tuple[str, ...] = scenes.FEET,
     system: System | None = None,
+    contacts: Detector | None = None,
     **settings: Any,
 ) -> Controller:
     """A controller with its own multibody terms, on level ground; for this system or for the paper's quadruped."""
@@ -40,7 +42,7 @@ def controller(
         system = System.from_urdf(scenes.LINKS, free_flyer=True, effort_limit=effort, limits=ranges)
     setup = Setup(
         system=system,
-        contacts=SphereContacts(system, frames, scenes.RADIUS, plane(), mu),
+        contacts=contacts or SphereContacts(system, frames, scenes.RADIUS, plane(), mu),
         h=scenes.H,
         acceleration_gains=Gains(kp=400.0, kd=40.0) if gains is None else gains,
         torque_gains=TORQUE_GAINS,

@@ -109,6 +109,6 @@ def test_contacts_of_spheres_have_their_derivatives(moving, ground, by):
     drift, rest = seen("drift"), {name: seen(name) for name in ("jacobian", "gap", "axes")} if by == "q" else {}
     system.update(q, system.to_pinocchio(v))
     derived = row_derivatives(spheres, spheres.detect(np.inf), motions(system, placement_views(system.data.oMi), v))
-    agrees(derived.drift_q if by == "q" else derived.drift_v, drift)
+    agrees(derived.drift_q[..., :18] if by == "q" else derived.drift_v, drift)
     for name, measured in rest.items():
-        agrees(getattr(derived, name), measured)
+        agrees(getattr(derived, name)[..., :18], measured)

@@ -12,6 +12,7 @@ from idcontrol.plants.stepping import Stepping
 from idcontrol.scenes.disturbances import scaled
 from idcontrol.types import State
 from tests import scenes
+from tests.contact import bowl
 from tests.differences import extended
 
 pytestmark = pytest.mark.interpreted
@@ -58,6 +59,32 @@ def test_derivatives_of_a_step_agree_with_differences(speed, mu, by):
         scale = max(np.abs(measured[part]).max(), 1e-3)
         # 1e-12 of rounding in forces, divided by the step
         assert np.abs(derived[part] - measured[part]).max() <= 1e-6 * scale
+
+
+@pytest.mark.parametrize(("speed", "mu"), [(0.001, 0.8), (SLIDING, 0.1)])
+def test_turned_normals_move_a_step_as_differences_do(speed, mu):
+    system, rng = scenes.links(), np.random.default_rng(5)
+    place, q = bowl.feet(system, scenes.home(system), mu)
+    q[2] -= 0.001
+    v = bowl.along(place, q, np.r_[0.8 * speed, 0.6 * speed, np.zeros(16)], 4)
+    state, turn = State(t=0.0, q=q, v=system.to_pinocchio(v)), rng.normal(size=(4, 2))
+    tau = rng.normal(size=12)
+    plant = Stepping(system, place, *MODEL)
+    plant.reset(state)
+    _, lin = plant.linearize(tau, 1e-3)
+    assert lin.reason == ""
+
+    def moved(size):
+        own = scenes.links()
+        other = Stepping(own, bowl.turned(own, place, size * turn), *MODEL)
+        other.reset(state)
+        end = other.step(tau, 1e-3)
+        return np.concatenate((end.v, other.contact_forces().force.ravel()))
+
+    changes, measured = lin.jvp(normal=turn.ravel()), extended(moved, 1e-5)
+    derived = np.concatenate((changes["v_next"], changes["force"].ravel()))
+    for part in (slice(0, 18), slice(18, None)):
+        np.testing.assert_allclose(derived[part], measured[part], rtol=0, atol=1e-6 * np.abs(measured[part]).max())
 
 
 @pytest.mark.parametrize(("speed", "mu"), [(STICKING, 0.8), (SLIDING, 0.3)])

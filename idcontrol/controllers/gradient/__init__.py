@@ -2,9 +2,10 @@ r"""Derivatives of a control step: implicit differentiation of the problems that
 
 The step is a chain of small problems (`idcontrol.controllers.step`). Each is linearized at its solution, on the set of
 constraints that are active there, and the results are multiplied. The parameters are the state, the reference, the
-desired accelerations of tasks, gains, torque limits, friction, and on demand external forces and inertias. Reference,
-gains and inertias act through few variables, such as the desired velocity of each joint. Derivatives have one column
-per variable (`equations.Columns`); `Linearization.jacobian` multiplies them by the derivatives of the variables.
+desired accelerations of tasks, gains, torque limits, friction, and on demand external forces, inertias and normals.
+Reference, gains and inertias act through few variables, such as the desired velocity of each joint. Derivatives have
+one column per variable (`equations.Columns`); `Linearization.jacobian` multiplies them by the derivatives of the
+variables.
 
 1. *demand* and *target*: differentiated directly.
 2. *projection*: ``min ½ |v_q - b|²_W`` subject to ``J v = d``: its optimality conditions are linear equations. With
@@ -32,11 +33,11 @@ from idcontrol.contact.contacts import Contacts
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.controllers.gradient.chain import Slopes, Solution, derive
 from idcontrol.controllers.gradient.choice import COMPLIANT, choice_of, choose, is_direct, velocity_of, yielding_of
-from idcontrol.controllers.gradient.equations import BLOCKS, Columns, least_squares
+from idcontrol.controllers.gradient.equations import BLOCKS, EXPLAINED, Columns, least_squares
 from idcontrol.controllers.gradient.impulses import smallest_multiplier
 from idcontrol.controllers.gradient.inertia import Changes, changes
 from idcontrol.controllers.gradient.motion import PART, ROLES
-from idcontrol.controllers.gradient.result import EXPLAINED, SINGULAR, Active, Linearization, Margin, Part
+from idcontrol.controllers.gradient.result import SINGULAR, Active, Linearization, Margin, Part
 from idcontrol.controllers.gradient.site import NO_ERRORS, Loads, Solved, visit
 from idcontrol.controllers.gradient.tasks import task_demand
 from idcontrol.controllers.gradient.whole import derive_at_once
@@ -52,13 +53,13 @@ __all__ = ["Active", "Linearization", "Margin", "Place", "Solved", "Taken", "lin
 JOINTS: Final = ("free", "bound", "released")
 """Names of the states of joints in `Slopes.joints`."""
 BY: Final = {"q": "q", "v": "v", "reference": "demand held load", "task": "task", "gains": "demand held",
-    "limits": "limits", "mu": "mu", "load": "load", "inertia": "load turn unit held"}  # fmt: skip
+    "limits": "limits", "mu": "mu", "normal": "normal", "load": "load", "inertia": "load turn unit held"}  # fmt: skip
 """Names of the parameters, with the variables (`Columns`) through which each acts."""
 THROUGH: Final = {by: [Columns._fields.index(name) for name in names.split()] for by, names in BY.items()}
 """Indices of these variables in `Columns`, and of their errors of equations."""
-TOGETHER: Final = [k for k in range(BLOCKS) if k != Columns._fields.index("mu")]
-"""Indices of the errors of equations that must be small. Forces may jump with the friction of a single contact, so its
-error is not among them (`Linearization.error`)."""
+TOGETHER: Final = [k for k in range(BLOCKS) if k not in (*THROUGH["mu"], *THROUGH["normal"])]
+"""Indices of the errors of equations that must be small. Forces may jump with the friction or the normal of a single
+contact, so their errors are not among them (`Linearization.error`)."""
 NONE: Final = np.zeros((0, 0))
 
 
@@ -92,7 +93,7 @@ class Taken(NamedTuple):
         candidates: All candidate contacts.
         solved: The problem and its solution.
         load: Estimated load on the base, shape (3,) [N].
-        wide: True to differentiate by loads and inertias, too.
+        wide: True to differentiate by loads, inertias and normals, too.
     """
 
     machine: Machine
@@ -182,7 +183,7 @@ def _sizes(system: System, step: Taken, tasks: int, contacts: int, *, compliant:
     m, a = system.n_velocities, system.n_actuated
     sizes = {"q": m, "v": m, "reference": 3 * a, "task": tasks, "gains": 2 * a, "limits": a, "mu": contacts}
     if step.wide:
-        sizes["load"] = m
+        sizes |= {"load": m, "normal": 2 * contacts}
     if step.wide and not tasks and not compliant:  # tasks and compliances depend on inertias, too
         sizes["inertia"] = 10 * (system.model.njoints - 1)
     return sizes
@@ -200,7 +201,12 @@ def _parts(slopes: Slopes, back: Integers, inertia: Changes | None, by: str) -> 
         held = (Part(0, slice(at.held, at.load), inertia.held),)
         return force, turn, Part(0, slice(at.unit, at.limits), inertia.unit), *held
     if by not in ("reference", "gains"):
-        first, end = {"task": (at.task, at.mu), "limits": (at.limits, at.task), "mu": (at.mu, at.total)}[by]
+        first, end = {
+            "task": (at.task, at.mu),
+            "limits": (at.limits, at.task),
+            "mu": (at.mu, at.total),
+            "normal": (at.normal, at.v),
+        }[by]
         return (Part(0, slice(first, end)),)
     demand, (q, v, acceleration, kp, kd) = slice(at.demand, at.held), slopes.reference
     if at.load > at.held:

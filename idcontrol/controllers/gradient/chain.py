@@ -229,9 +229,9 @@ def world_forces(axes: Array, axes_slope: Array, f: Array, slope: Array) -> tupl
 
     Args:
         axes: Axes of the contacts, shape (n, 3, 3).
-        axes_slope: Derivative of the axes by q, shape (n, 3, 3, m).
+        axes_slope: Derivative of the axes by q and normals, shape (n, 3, 3, w).
         f: Impulses, shape (3 n,).
-        slope: Derivative of f; its first m columns belong to q.
+        slope: Derivative of f; its first w columns belong to q and normals.
     """
     n, m = axes.shape[0], axes_slope.shape[3]
     force, out = np.zeros((n, 3)), np.zeros_like(slope)

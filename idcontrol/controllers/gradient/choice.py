@@ -194,7 +194,7 @@ def yielding_of(scheme: Scheme, visited: Bound, solved: Bound) -> Yielding:
     site, step = unbind(visited), unbind(solved)
     w, h = step.w, step.h
     J, M, dJ, q = site.terms.J, site.terms.M, site.terms.slopes, slice(site.at.q, site.at.v)
-    n, tree = site.contacts.gap.size, site.motion.tree
+    n, m, tree, width = site.contacts.gap.size, len(M), site.motion.tree, site.at.v
     D, slope = np.zeros(3 * n), np.zeros((3 * n, site.at.total))
     if n == 0:
         return RIGID
@@ -203,9 +203,9 @@ def yielding_of(scheme: Scheme, visited: Bound, solved: Bound) -> Yielding:
         slope[:, q] = dissipation.EPSILON * square_slopes(visited, solved).sum(axis=0) / (3 * n)
     elif scheme.name == "constraint":
         D[:n] = 1.0 / (h * (h * STIFFNESS + DAMPING))
-        diagonal, changes = np.diag(M), np.zeros_like(M)
-        for j, unit in enumerate(np.eye(M.shape[0])):
-            changes[j] = inertia_times(tree, unit)[j]
+        diagonal, changes = np.diag(M), np.zeros((m, width))
+        for j, unit in enumerate(np.eye(m)):
+            changes[j, :m] = inertia_times(tree, unit)[j]
         creep = 0.5 * CREEP * J**2 / diagonal
         change = CREEP * np.einsum("rk,rkl->rl", J / diagonal, dJ) - (creep / diagonal) @ changes
         for axis in (1, 2):
@@ -213,7 +213,8 @@ def yielding_of(scheme: Scheme, visited: Bound, solved: Bound) -> Yielding:
             slope[axis * n : (axis + 1) * n, q] = change[n : 2 * n] + change[2 * n :]
     else:
         Y = np.linalg.solve(M, J.T).T
-        moved = np.stack([inertia_times(tree, row) for row in Y])
+        moved = np.zeros((3 * n, m, width))
+        moved[:, :, :m] = [inertia_times(tree, row) for row in Y]
         for i in range(n):
             A, y, dj = J[i::n] @ Y[i::n].T, Y[i::n], dJ[i::n]
             dA = np.einsum("akl,bk->abl", dj, y) + np.einsum("bkl,ak->abl", dj, y)

@@ -57,11 +57,13 @@ def target(bound: Bound, visited: Bound) -> Array:
     machine, site = bound.borrowed, visited.borrowed
     contacts, rows, landing, h, at = site.contacts, site.rows, machine.landing, machine.h, site.at
     n, m = contacts.identity.shape[0], site.v.shape[0]
+    surface = surface_slope(contacts.axes, rows.axes, contacts.surface_velocity)
     w = contacts.jacobian @ site.v - contacts.surface_velocity - h * contacts.drift
     slope, landed = rows_times(site.terms, site.v), contacts.surface_velocity.copy()
     for r in range(3 * n):
+        for k in range(surface.shape[1]):
+            slope[r, at.q + k] -= h * rows.drift_q[r, k] + surface[r, k]
         for k in range(m):
-            slope[r, at.q + k] -= h * rows.drift_q[r, k]
             slope[r, at.v + k] += contacts.jacobian[r, k] - h * rows.drift_v[r, k]
     for i in range(n):
         settles = machine.inputs.since_touchdown[contacts.identity[i]] <= landing.settle_s
@@ -70,14 +72,39 @@ def target(bound: Bound, visited: Bound) -> Array:
         for r in (i, n + i, 2 * n + i):
             slope[r] *= decay
             landed[r] += decay * w[r]
+            for k in range(surface.shape[1]):
+                slope[r, at.q + k] += surface[r, k]
         closing = -contacts.gap[i] / landing.closing_s
         landed[i] += (1.0 - decay) * min(max(closing, -landing.sink_m_s), landing.rise_m_s)
         if -landing.sink_m_s < closing < landing.rise_m_s:
-            for k in range(m):
+            for k in range(surface.shape[1]):
                 slope[i, at.q + k] += (decay - 1.0) / landing.closing_s * rows.gap[i, k]
     if machine.patch.shape[0] > 0 and machine.terms.free.shape[0] >= 6:
         _make_rigid(visited, machine.patch[contacts.identity], landed, slope)
     return slope
+
+
+@njit(cache=True, error_model="numpy")
+def surface_slope(axes: Array, slope: Array, velocity: Array) -> Array:
+    """Return the derivative of surface velocities along the contacts' axes, shape (3 n, w).
+
+    Args:
+        axes: Axes of the contacts, shape (n, 3, 3).
+        slope: Derivative of the axes, shape (n, 3, 3, w).
+        velocity: The velocities, shape (3 n,) [m/s].
+    """
+    n = axes.shape[0]
+    out = np.zeros((3 * n, slope.shape[3]))
+    if not velocity.any():
+        return out
+    for i in range(n):
+        for x in range(3):
+            along = 0.0
+            for axis in range(3):
+                along += axes[i, axis, x] * velocity[axis * n + i]
+            for axis in range(3):
+                out[axis * n + i] += along * slope[i, axis, x]
+    return out
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -88,7 +115,7 @@ def _make_rigid(visited: Bound, feet: Integers, raw: Array, slope: Array) -> Non
     changes by ``(1 - Π) dC C⁺`` and its transpose (Golub & Pereyra 1973, eq. 4.12).
     """
     site = visited.borrowed
-    n, m = feet.shape[0], site.v.shape[0]
+    n, m = feet.shape[0], site.at.v
     for first in range(n):
         corners = np.flatnonzero(feet == feet[first])
         if corners[0] < first or corners.shape[0] == 1:
@@ -147,11 +174,12 @@ def projection(
     v, moved, pulled = np.zeros(m), np.zeros(m), -(np.ascontiguousarray(L.T) @ away)
     v[:u], v[u:], moved[u:] = np.ascontiguousarray(lifts.T) @ (step.target - J @ step.b), step.b, away
     shares = np.ascontiguousarray(inverse.T) @ pulled
-    turned = rows_transposed(terms, across @ shares)[:, :m].copy()
-    pull = inertia_times(site.motion.tree, moved)[u:] + turned[u:] - np.ascontiguousarray(J.T) @ (lifts @ turned[:u])
+    turned = rows_transposed(terms, across @ shares)[:, : site.at.v].copy()
+    pull = turned[u:] - np.ascontiguousarray(J.T) @ (lifts @ turned[:u])
+    pull[:, :m] += inertia_times(site.motion.tree, moved)[u:]
     out, e = slope.copy(), d - rows_times(terms, v)
     inertia = unwhiten @ np.ascontiguousarray(unwhiten.T)
-    out[:, :m] -= inertia @ pull
+    out[:, : site.at.v] -= inertia @ pull
     if site.at.unit > site.at.turn:
         out[:, site.at.turn : site.at.unit] -= inertia
     needed = np.ascontiguousarray(across.T) @ e
@@ -264,7 +292,7 @@ def held_slope(bound: Bound, visited: Bound, joints: Bound) -> tuple[Array, Arra
     share = internal_share(machine, site.contacts.identity)
     if not share > 0.0:
         return out, own
-    changes, inertia, grows = square_slopes(visited, joints), np.zeros(a), np.zeros((a, m))
+    changes, inertia, grows = square_slopes(visited, joints), np.zeros(a), np.zeros((a, at.v))
     for r in range(3 * n):
         square = (step.w.rho[r] ** 2).sum()
         if not square > 0.0:
@@ -275,12 +303,12 @@ def held_slope(bound: Bound, visited: Bound, joints: Bound) -> tuple[Array, Arra
             through = J[r, u + j] / (n * square)
             inertia[j] += J[r, u + j] * through
             shrinks = through * J[r, u + j] / square
-            for k in range(m):
+            for k in range(at.v):
                 grows[j, k] += 2.0 * through * site.terms.slopes[r, u + j, k] - shrinks * changes[r, k]
     for j in range(a):
         _, error = joint_error(machine.terms, inputs, j)
         factor = h * share**3 * kp[j]
-        for k in range(m):
+        for k in range(at.v):
             out[j, at.q + k] = factor * error * grows[j, k]
         out[j, at.q + u + j] -= factor * inertia[j]
         out[j, at.held + j], own[0, j], own[1, j] = 1.0, factor * inertia[j], h * share**3 * inertia[j] * error

@@ -12,6 +12,9 @@ from idcontrol.types import Array, Booleans, Integers
 RANK: Final = 1e-11
 """Relative length below which a direction counts as dependent. Directions that depend by geometry have a length of
 about 1e-16, the ridges and compliances of the models 1e-8 or more."""
+EXPLAINED: Final = 1e-6
+"""Largest relative error of the conditions that are differentiated; a larger error means that other conditions chose
+the solution."""
 
 
 class Columns(NamedTuple):
@@ -22,6 +25,7 @@ class Columns(NamedTuple):
 
     Attributes:
         q: Configuration, in the tangent space.
+        normal: Normals of the contacts (`RowDerivatives`); no columns unless `site.Loads.wide`.
         v: Velocity.
         demand: Desired joint velocities before their projection.
         held: Motor impulses of internal forces; no columns if there are none.
@@ -36,6 +40,7 @@ class Columns(NamedTuple):
     """
 
     q: int
+    normal: int
     v: int
     demand: int
     held: int
@@ -58,7 +63,7 @@ class Terms(NamedTuple):
     Attributes:
         M: Inertia, shape (m, m).
         J: Rows [N; S; T] of the contacts, shape (3 n, m).
-        slopes: Derivatives of the rows by q, shape (3 n, m, m).
+        slopes: Derivatives of the rows by q and normals, shape (3 n, m, w).
         moves: True for each velocity that moves a contact, shape (n, m).
         ends: Ends of the columns of variables (`Columns`).
     """
@@ -78,7 +83,7 @@ def rows_times(terms: Terms, x: Array) -> Array:
     for r in range(rows):
         for k in range(m):
             if terms.moves[r % terms.moves.shape[0], k]:
-                for o in range(m):
+                for o in range(terms.slopes.shape[2]):
                     out[r, o] += x[k] * terms.slopes[r, k, o]
     return out
 
@@ -91,7 +96,7 @@ def rows_transposed(terms: Terms, y: Array) -> Array:
     for r in range(rows):
         for k in range(m):
             if y[r] != 0.0 and terms.moves[r % terms.moves.shape[0], k]:
-                for o in range(m):
+                for o in range(terms.slopes.shape[2]):
                     out[k, o] += y[r] * terms.slopes[r, k, o]
     return out
 

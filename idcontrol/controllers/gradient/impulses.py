@@ -250,7 +250,7 @@ def torque_unit(visited: Bound, solved: Bound, slope: bool) -> tuple[float, Arra
         for r in range(rows):
             for k in range(m):
                 if site.terms.moves[r % site.terms.moves.shape[0], k]:
-                    for o in range(m):
+                    for o in range(site.at.v):
                         out[site.at.q + o] += 2.0 / rows * pulls[r, k] * site.terms.slopes[r, k, o]
         for k in range(free.shape[0]):
             inertia = inertia_times(site.motion.tree, sways[k])

@@ -11,9 +11,6 @@ import numpy as np
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.types import Array, Integers
 
-EXPLAINED: Final = 1e-6
-"""Largest relative error of the conditions that are differentiated; a larger error means that other conditions chose
-the solution."""
 SINGULAR: Final = "the equations of the step are singular"
 """Reason of a step whose equations have no finite solution."""
 
@@ -92,7 +89,8 @@ class Linearization:
             not derivatives.
         error: Relative error of the conditions that were differentiated, for each parameter. A large error for ``"mu"``
             means that contacts slide in parallel, so forces jump when the friction of one contact changes. Only the sum
-            of the columns is then a derivative, with respect to the friction of all contacts together.
+            of the columns is then a derivative, with respect to the friction of all contacts together. A large error
+            for ``"normal"`` means that the contacts cannot all slide on when one normal turns.
         slopes: Derivative of each output, with one column per variable of the step.
         sizes: Number of entries of each parameter.
         parts: Returns how a parameter acts through the variables, by its name.
@@ -128,9 +126,11 @@ class Linearization:
                 each task row; ``"gains"``, 2 a columns: kp and kd of the joints [1/s², 1/s]; ``"limits"``, a columns:
                 largest torques [N m]; ``"mu"``, n columns: friction of the contacts in stance;
                 ``"load"``, nv columns: generalized external forces; ``"inertia"``: 10 columns per body, as in
-                `pinocchio.computeJointTorqueRegressor`. Of a controller, `load` and `inertia` are on demand
-                (`InverseDynamics.linearize`), and with tasks or compliant contacts there is no `inertia`. Only a
-                plant's step has ``"tau"``, a columns: torques.
+                `pinocchio.computeJointTorqueRegressor`; ``"normal"``, 2 n columns: angles by which the normal of a
+                contact in stance turns towards its first and its second tangent, at constant centre of its sphere and
+                constant gap [rad]. Of a controller, the last three are on demand (`InverseDynamics.linearize`), and
+                with tasks or compliant contacts there is no `inertia`. Only a plant's step has ``"tau"``, a columns:
+                torques.
 
         Raises:
             UnknownName: There is no such output or parameter.

@@ -33,7 +33,7 @@ class Loads(NamedTuple):
             motors.
         dry: Dry friction of the joints, shape (a,); empty without a model of the motors.
         base: Estimated load on the base, shape (3,) [N].
-        wide: True for the derivatives by external forces and inertias.
+        wide: True for the derivatives by external forces, inertias and normals.
     """
 
     damping: Array
@@ -108,7 +108,7 @@ def visit(bound: Bound, bodies: Bound, spheres: Bound, candidates: AnyContacts, 
     v = machine.inputs.v[terms.order]
     contacts = take(detected, which, HEAP)
     motion = motion_slopes(constants, at.jacobian, at.position, at.rotation, at.motion.velocity, v)
-    rows = row_slopes(spheres, contacts.identity, motion)
+    rows = row_slopes(spheres, contacts.identity, motion, loads.wide)
     where, ends = _columns(bound, joints, contacts.identity, loads)
     moves = constants.support[spheres.borrowed[0].joint[contacts.identity]]
     own = Terms(terms.M.copy(), contacts.jacobian, rows.jacobian, moves, ends)
@@ -129,8 +129,9 @@ def _columns(bound: Bound, joints: Bound, feet: Integers, loads: Loads) -> tuple
         limited |= room < np.inf and (s <= bounds.least[j] + room or s >= bounds.most[j] - room)
     held = a if internal_share(machine, feet) > 0.0 else 0
     load, turn, unit = m if loads.wide or loads.dry.shape[0] > 0 else 0, a if loads.wide else 0, int(loads.wide)
-    e = np.cumsum(np.array([m, m, a, held, load, turn, unit, a if limited else 0, tasks, feet.shape[0]]))
-    return Columns(0, e[0], e[1], e[2], e[3], e[4], e[5], e[6], e[7], e[8], e[9]), e
+    n = feet.shape[0]
+    e = np.cumsum(np.array([m, 2 * n * loads.wide, m, a, held, load, turn, unit, a if limited else 0, tasks, n]))
+    return Columns(0, e[0], e[1], e[2], e[3], e[4], e[5], e[6], e[7], e[8], e[9], e[10]), e
 
 
 @njit(cache=True, error_model="numpy")
@@ -148,10 +149,10 @@ def impulses_of(bound: Bound, joints: Bound) -> Array:
 
 @njit(cache=True, error_model="numpy")
 def square_slopes(visited: Bound, solved: Bound) -> Array:
-    """Return the derivatives by q of |ρ_r|² for each whitened contact row ρ_r of a bound step, shape (3 n, m)."""
+    """Return the derivatives by q and normals of |ρ_r|² for each whitened row ρ_r of a bound step, shape (3 n, w)."""
     site, free = visited.borrowed, solved.borrowed.w.free
     rows, m = site.terms.J.shape
-    Y, out = np.zeros((rows, m)), np.zeros((rows, m))
+    Y, out = np.zeros((rows, m)), np.zeros((rows, site.terms.slopes.shape[2]))
     if rows == 0:
         return out
     M_free = site.terms.M[free][:, free].copy()
@@ -161,6 +162,7 @@ def square_slopes(visited: Bound, solved: Bound) -> Array:
     for r in range(rows):
         for k in free:
             if site.terms.moves[r % site.terms.moves.shape[0], k]:
-                for o in range(m):
+                for o in range(out.shape[1]):
                     out[r, o] += 2.0 * Y[r, k] * site.terms.slopes[r, k, o]
-    return out - energies(site.motion.tree, Y)
+    out[:, :m] -= energies(site.motion.tree, Y)
+    return out
