@@ -82,7 +82,7 @@ def linearized(system: System, spheres: SphereContacts, step: Stepped) -> Linear
     kept = support(step.law, contacts.mu, np.zeros(n, dtype=np.int64), step.f)
     rigid = Yielding(np.zeros(3 * n), np.zeros((3 * n, ends[-1])))
     at = Motion(np.arange(m), np.zeros(0, dtype=np.int64), kappa, rest, target, contacts.mu.copy(), step.v_plus, step.f)
-    moved = motion(terms, step.law, at, Sources(np.zeros((0, ends[-1])), d, p, rigid))
+    moved = motion(terms, step.law, at, Sources(np.zeros((0, ends[-1])), d, p, rigid), False)
     f_slope, unexplained = raw_impulses(terms, at.free, step.f, moved, kept)
     force, force_slope = world_forces(contacts.axes, rows.axes, step.f, f_slope)
     back = np.argsort(system.order)

@@ -222,6 +222,35 @@ def test_a_torque_at_its_limit_has_a_derivative_on_each_side(quadruped):
     assert min(np.abs(derived - side).max() for side in sides) < 1e-6 < np.abs(sides[0] - sides[1]).max()
 
 
+@pytest.mark.parametrize("feet", [1, 2, 4])
+def test_a_force_on_the_edge_of_its_cone_has_a_derivative_on_each_side(quadruped, feet):
+    """Between sticking and sliding the margin is zero, and the derivative is that of the side that slides."""
+    state, reference = moving(quadruped, STICKING, feet=feet)
+    control = walker.controller(impacts=False)
+    slides, sticks = 0.0, 3.0
+    for _ in range(32):
+        control._contacts.mu = middle = 0.5 * (slides + sticks)
+        control.reset()
+        _, lin = control.linearize(state, reference)
+        slides, sticks = (slides, middle) if set(lin.active.contacts) == {"stick"} else (middle, sticks)
+    control._contacts.mu = slides
+    control.reset()
+    _, lin = control.linearize(state, reference)
+    assert "slide" in lin.active.contacts
+    assert lin.reason == ""
+    assert lin.margin.force == 0.0
+    direction, sides = np.random.default_rng(0).normal(size=36), []
+    for sign in (1.0, -1.0):
+        q, v, a = (2e-5 * sign * direction).reshape(3, -1)
+        beside = structs.replace(reference, q=reference.q + q, v=reference.v + v, a=reference.a + a)
+        side = agrees_with_differences(control, state, beside, "reference", 1e-6, step=1e-5)
+        sides.append((side.active.contacts, side.jvp(reference=direction)["tau"]))
+    derived = lin.jvp(reference=direction)["tau"]
+    assert {"stick"} in [set(contacts) for contacts, _ in sides]
+    assert min(np.abs(derived - side).max() for _, side in sides) < 1e-4 * np.abs(derived).max()
+    assert np.abs(sides[0][1] - sides[1][1]).max() > 0.1 * np.abs(derived).max()
+
+
 def test_loads_have_derivatives_on_demand_only(quadruped):
     control = walker.controller(impacts=False)
     _, lin = control.linearize(*moving(quadruped, STICKING))

@@ -16,14 +16,14 @@ from idcontrol.controllers.gradient.demand import (
     projection,
     target,
 )
-from idcontrol.controllers.gradient.equations import Columns, fit, rows_transposed
+from idcontrol.controllers.gradient.equations import EXPLAINED, Columns, fit, rows_transposed
 from idcontrol.controllers.gradient.impulses import Goal, Optimum, faces, no_optimum, raw_impulses, share, torque_unit
-from idcontrol.controllers.gradient.motion import PART, SLIDE, Motion, Moved, Roles, Sources, Yielding, motion
+from idcontrol.controllers.gradient.motion import NO_SLIP, PART, SLIDE, Motion, Moved, Roles, Sources, Yielding, motion
 from idcontrol.controllers.gradient.site import NO_ERRORS
 from idcontrol.dynamics.derivatives import skew, turn_by
 from idcontrol.kernels.bound import Bound, bind
 from idcontrol.kernels.jit import njit
-from idcontrol.models.distribution import COULOMB, DISSIPATION
+from idcontrol.models.distribution import CIRCLE, COULOMB, DISSIPATION
 from idcontrol.models.reduced import ALL_EDGES
 from idcontrol.types import Array, Integers
 
@@ -134,9 +134,9 @@ def derive(bound: Bound, visited: Bound, joints: Bound, solved: Bound, solution:
     at = Motion(
         free, fixed, step.w.kappa, J @ step.w.v_free - step.target, step.target, step.cones.mu, known.v_plus, chosen.raw
     )
-    moved = motion(terms, chosen.law, at, Sources(b_slope, d, p, yielding))
     goal, of_held = held_slope(bound, visited, joints)
-    f_slope, unexplained, shared = _impulse_slope(visited, solved, solution, moved, goal, (least, most))
+    sources, limits = Sources(b_slope, d, p, yielding), (least, most)
+    moved, f_slope, unexplained, shared, edge = _moved(visited, solved, solution, at, sources, goal, limits)
     for k in shared.bounded:
         held[fixed[k] - (m - a)] = 1
     out = bounded.copy()
@@ -147,7 +147,9 @@ def derive(bound: Bound, visited: Bound, joints: Bound, solved: Bound, solution:
     force, force_slope = world_forces(site.contacts.axes, site.rows.axes, f, f_slope)
     v_next, v_slope = turned(site.flyers, h, known.v_plus, moved.slope)
     back = np.argsort(machine.terms.order)
-    distances = _distances(visited, solved, solution, moved, shared)
+    distances = _distances(visited, joints, solved, solution, moved, shared)
+    if edge:
+        distances[0] = 0.0
     return Slopes(
         site.contacts.identity.copy(),
         out / h,
@@ -171,6 +173,37 @@ def derive(bound: Bound, visited: Bound, joints: Bound, solved: Bound, solution:
         chosen.shares and shared.faces.owner.shape[0] < f.shape[0],
         bind((J.copy(), chosen.cone.copy(), step.cones.mu.copy(), shared)),
     )
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _moved(
+    visited: Bound, solved: Bound, solution: Bound, at: Motion, sources: Sources, goal: Array,
+    limits: tuple[Array, Array],
+) -> tuple[Moved, Array, Array, Optimum, bool]:  # fmt: skip
+    """Return the motion, the results of `_impulse_slope`, and True if a contact is at the edge between two roles.
+
+    At rest, impulses on a face of their cone stay on it on one side only: where the contact slides along the face, or
+    opens. If sticking does not explain the impulses, this side does. Arguments are as for `motion` and
+    `_impulse_slope`.
+    """
+    known, terms = solution.borrowed, visited.borrowed.terms
+    chosen = known.chosen
+    moved = motion(terms, chosen.law, at, sources, False)
+    f_slope, unexplained, shared = _impulse_slope(visited, solved, solution, moved, goal, limits)
+    if not chosen.rigid or chosen.slides in (NO_SLIP, CIRCLE) or _explained(unexplained, moved.error):
+        return moved, f_slope, unexplained, shared, False
+    there = Motion(at.free, at.fixed, at.kappa, at.rest, at.target, at.mu, at.v_plus, known.f)
+    other = motion(terms, chosen.slides, there, sources, True)
+    f_other, missed, after = _impulse_slope(visited, solved, solution, other, goal, limits)
+    if _explained(missed, other.error):
+        return other, f_other, missed, after, True
+    return moved, f_slope, unexplained, shared, False
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _explained(first: Array, second: Array) -> bool:
+    """True if errors of equations are small for configuration, velocity and demand."""
+    return bool((np.maximum(first, second)[np.array([0, 2, 3])] <= EXPLAINED).all())
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -262,10 +295,10 @@ def turned(flyers: Integers, h: float, v_plus: Array, slope: Array) -> tuple[Arr
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _distances(visited: Bound, solved: Bound, solution: Bound, moved: Moved, shared: Optimum) -> Array:
+def _distances(visited: Bound, joints: Bound, solved: Bound, solution: Bound, moved: Moved, shared: Optimum) -> Array:
     """Return `Slopes.distances`."""
     site, step, known = visited.borrowed, solved.borrowed, solution.borrowed
-    chosen, fixed = known.chosen, step.w.fixed
+    chosen, fixed, b = known.chosen, step.w.fixed, joints.borrowed.b
     determined = chosen.adds or not chosen.shares  # otherwise stage II alone chooses the forces
     u = site.terms.J @ moved.v_plus - step.target
     room = np.inf
@@ -275,6 +308,8 @@ def _distances(visited: Bound, solved: Bound, solution: Bound, moved: Moved, sha
     for k in range(fixed.shape[0]):
         if not chosen.shares or not (shared.bounded == k).any():
             room = min(room, min(step.bounds.most[k] - s[k], s[k] - step.bounds.least[k]))
+    for k in step.w.free[moved.v_plus.shape[0] - b.shape[0] :]:  # a released joint that no longer lags is tracked
+        speed = min(speed, abs(b[k - moved.v_plus.shape[0] + b.shape[0]] - moved.v_plus[k]))
     force = min(least, shared.faces.distance if chosen.shares else np.inf)
     return np.array((force, speed, room))
 

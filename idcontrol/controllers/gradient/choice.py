@@ -28,11 +28,13 @@ class Choice(NamedTuple):
 
     Attributes:
         law: Law of its contacts, as for `motion.contact_roles`.
+        slides: The law once a contact slides; `NO_SLIP` if none can.
         shares: True if a stage II may have chosen the impulses.
         f: Impulses of the contacts, shape (3 n,) [N s].
     """
 
     law: int
+    slides: int
     shares: bool
     f: Array
 
@@ -42,6 +44,7 @@ class Chosen(NamedTuple):
 
     Attributes:
         law: Law of its contacts, as for `motion.contact_roles`.
+        slides: As in `Choice`.
         shares: True if stage II chose the impulses; otherwise they are the contact model's.
         adds: True if the contact model's motor impulses are a part of `reference`.
         cone: Edges of the cones of stage II, shape (n,).
@@ -53,6 +56,7 @@ class Chosen(NamedTuple):
     """
 
     law: int
+    slides: int
     shares: bool
     adds: bool
     cone: Integers
@@ -96,18 +100,23 @@ def velocity_of(solved: Bound, f: Array, impulse: Array, recovers: bool) -> Arra
 
 def choice_of(scheme: Scheme, solved: Solved) -> Choice:
     """Return how the scheme chose the solution of a step."""
-    law = CONVEX if scheme.name == "sap" else scheme.law
-    if (scheme.sticks and solved.ending != SLIPS) or solved.sticking:
-        law = NO_SLIP
-    return Choice(law, solved.f.size > 0 and solved.ending != COARSE and scheme.after is not None, solved.f)
+    slides = CONVEX if scheme.name == "sap" else scheme.law
+    if scheme.sticks and solved.ending != SLIPS:
+        slides = NO_SLIP
+    return Choice(
+        NO_SLIP if solved.sticking else slides,
+        slides,
+        solved.f.size > 0 and solved.ending != COARSE and scheme.after is not None,
+        solved.f,
+    )
 
 
 def choose(scheme: Scheme, solved: Solved, v_plus: Array, yielding: Yielding) -> Chosen:
     """Return how the scheme chose the solution of a step, for any scheme."""
-    law, shares, f = choice_of(scheme, solved)
+    law, slides, shares, f = choice_of(scheme, solved)
     rigid, none = scheme.name not in COMPLIANT, np.zeros((f.size, 0))
     cone, held = allowed(solved.step, v_plus)
-    alone = Chosen(law, False, False, cone, held, f, yielding, none, rigid)
+    alone = Chosen(law, slides, False, False, cone, held, f, yielding, none, rigid)
     if not shares:
         return alone._replace(kept=_support(law, solved.step, f)) if rigid else alone
     if scheme.after is schemes.share or solved.sticking:

@@ -165,7 +165,7 @@ def contact_roles(law: int, u: Array, y: Array, units: Array, mu: Array, yields:
         y: Impulses, shape (3 n,) [N s].
         units: Speed that counts as one at each contact, shape (n,) [m/s].
         mu: Friction coefficients, shape (n,).
-        yields: True if the contacts are compliant.
+        yields: True if the impulses decide, as at compliant contacts.
     """
     n, k = mu.shape[0], 0
     rows, size = 3 * n, 4 * n + 1  # one more than the directions: see `_slide_on_pyramid`
@@ -218,7 +218,8 @@ class Motion(NamedTuple):
         target: Targets of the contacts, shape (3 n,) [m/s].
         mu: Friction, shape (n,).
         v_plus: Velocity at the end of the period, shape (m,).
-        f: Impulses of the contact model, shape (3 n,) [N s]; used only at contacts that yield or slide on a circle.
+        f: Impulses of the contact model, shape (3 n,) [N s]; used only at contacts that yield or slide on a circle, and
+            for roles by impulses.
     """
 
     free: Integers
@@ -324,7 +325,7 @@ def saddle(of: Linear, right: Array, bends: bool) -> tuple[Array, Array]:
 
 
 @njit(cache=True, error_model="numpy")
-def motion(terms: Terms, law: int, at: Motion, sources: Sources) -> Moved:
+def motion(terms: Terms, law: int, at: Motion, sources: Sources, by_impulse: bool) -> Moved:
     """Return the motion and its derivative.
 
     Args:
@@ -332,12 +333,13 @@ def motion(terms: Terms, law: int, at: Motion, sources: Sources) -> Moved:
         law: As for `contact_roles`.
         at: The motion.
         sources: The derivatives that the motion starts from.
+        by_impulse: True if the impulses decide the roles of rigid contacts, too.
     """
     n, k, (J, M), D = at.mu.shape[0], at.free.shape[0], (terms.J, terms.M), sources.yielding.D
     u, units, yields = J @ at.v_plus - at.target, np.zeros(n), bool((D != 0.0).any())
     for i in range(3 * n):
         units[i % n] = max(units[i % n], abs(at.rest[i]) + abs(u[i] - at.rest[i]))
-    roles = contact_roles(law, u, at.f, units, at.mu, yields)
+    roles = contact_roles(law, u, at.f, units, at.mu, yields or by_impulse)
     B, R, J_free, J_fixed = roles.B, roles.R, J[:, at.free].copy(), J[:, at.fixed].copy()
     # the unknown velocities in units in which their inertia is one
     L = np.linalg.cholesky(M[at.free][:, at.free].copy())

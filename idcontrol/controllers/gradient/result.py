@@ -36,7 +36,8 @@ class Margin(NamedTuple):
     Attributes:
         force: Smallest distance of a contact force to the next face of its friction cone [N].
         speed: Smallest change of a contact's velocity at which the contact closes, stops, or slides along other edges
-            of its pyramid, or at which a slip passes the setting `edge_speed_m_s` [m/s].
+            of its pyramid, or at which a slip passes the setting `edge_speed_m_s` [m/s]; or smallest lag of a released
+            joint [rad/s].
         torque: Smallest distance of a torque to its bounds, of joints that are free [N m].
         multiplier: Smallest multiplier of an active limit of stage II, relative to the largest term of the gradient.
     """

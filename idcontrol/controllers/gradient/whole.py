@@ -30,7 +30,7 @@ def derive_at_once(
         loads: Loads of the robot.
         choice: How the scheme chose its solution.
     """
-    law, shares, f = choice
+    law, slides, shares, f = choice
     visited = visit(bound, bodies, spheres, candidates, joints, loads)
     v_plus = velocity_of(solved, f, np.zeros(0), True)
     cone, reference = allowed(solved, v_plus)
@@ -39,7 +39,7 @@ def derive_at_once(
         step = solved.borrowed
         kept = support(law, step.cones.mu, step.active, f)
     rigid = Yielding(np.zeros(0), np.zeros((0, 0)))
-    chosen = Chosen(law, shares, False, cone, reference, f, rigid, kept, True)
+    chosen = Chosen(law, slides, shares, False, cone, reference, f, rigid, kept, True)
     tau, none = bound.borrowed.result.tau.copy(), np.zeros((0, 0))
     solution = bind(Solution(v_plus, f, tau, chosen, none, none, NO_ERRORS.copy()))
     return derive(bound, visited, joints, solved, solution)
