@@ -250,12 +250,21 @@ def findings(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Finding
         *([Finding("hand_err_max_m", hand, holds=hand < FOLLOWED_M, note=FOLLOWS)] if moves else []),
         *(pressing.findings(motion, arrays) if isinstance(motion, Press) else []),
         *(Finding(key, value) for key, value in metrics.sole_wrenches(arrays).items()),
+        _ends(scene, arrays),
         Finding("torque_share_max", share.max()),
         Finding("torque_jump_share_max", jump, holds=jump < JUMP_SHARE, note=f"limit {JUMP_SHARE}"),
         *(Finding(f"demand_{name}_share", np.mean(arrays["demand"] == number)) for number, name in enumerate(DEMANDS)),
         *(_landings(scene, motion, arrays) if isinstance(motion, Walk) else []),
         *([] if scene.way is None else teleop.findings(scene.way, arrays)),
     ]
+
+
+def _ends(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> Finding:
+    """Count the steps with a joint at a position limit, and name the joints: they explain most missed references."""
+    system = scene.body.system
+    ends = metrics.at_ends(arrays["q"][:, system.joint_q], system.limits.lower, system.limits.upper)
+    names = [name for name, share in zip(system.actuated_names, ends.mean(axis=0), strict=True) if share > 0.0]
+    return Finding("position_limit_steps", int(ends.any(axis=1).sum()), note=", ".join(names))
 
 
 def _balance(scene: WholeBodyScene, arrays: Mapping[str, Array]) -> list[Finding]:

@@ -53,7 +53,7 @@ def robot_file(name_or_path: str | Path) -> Path:
             raise InputError(f"{path}: no such file; give the path of an existing URDF")
         if not os.path.isfile(beside):
             where = "in" if os.path.isdir(path) else "beside"
-            raise InputError(f"{path}: no {ROBOT_FILE} {where} it; write one (the included robots are examples)")
+            raise InputError(f"{path}: no {ROBOT_FILE} {where} it; write one as in the tutorial 'Your own robot'")
         return beside
     if os.path.exists(path):
         raise InputError(f"{path} is no robot file; give a {ROBOT_FILE}, its folder or the URDF beside it")

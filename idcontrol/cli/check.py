@@ -30,7 +30,8 @@ def command(robot: str, as_json: bool) -> int:
         return DONE
     others = len(report.problems) - 1
     more = f" (and {others} more, listed on standard output)" if others else ""
-    return say(f"{report.robot} is not fit to run: {report.problems[0]}{more}", UNUSABLE)
+    what = "" if report.problems[0].startswith(f"{robot}:") else f"{report.robot} is not fit to run: "
+    return say(f"{what}{report.problems[0]}{more}", UNUSABLE)
 
 
 def _print_report(robot: str, report: Any) -> None:

@@ -129,7 +129,8 @@ def show_metrics(metrics: Mapping[str, Any], *more: Grid | str) -> None:
     title = ", ".join(_said(key, metrics[key]) for key in ("experiment", *HEADLINE) if metrics.get(key) is not None)
     show(title, style="bold")
     show(grid)
-    show(*(f"{words(key)[0]}: {note}" for key, note in (metrics.get("notes") or {}).items()), style="dim")
+    labels, notes = {q.key: q.label for q in QUANTITIES}, metrics.get("notes") or {}
+    show(*(f"{labels.get(key) or words(key)[0]}: {note}" for key, note in notes.items()), style="dim")
     show(*more)
     held = [met for met in (*(row["met"] for row in rows), *checks.values()) if met is not None]
     limits = [f"{sum(held)} of {len(held)} limits hold"] if held else []

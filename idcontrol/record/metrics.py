@@ -281,11 +281,15 @@ def at_limits(q: Array, v: Array, layout: Layout) -> dict[str, int | None]:
     lower = np.array([-np.inf if end is None else end for end in layout.lower])
     upper = np.array([np.inf if end is None else end for end in layout.upper])
     speed = np.array([np.inf if most is None else most for most in layout.speed_limit])
-    ends = (q < lower + AT_END_RAD) | (q > upper - AT_END_RAD)
     return {
-        "position_limit_steps": int(ends.any(axis=1).sum()),
+        "position_limit_steps": int(at_ends(q, lower, upper).any(axis=1).sum()),
         "speed_limit_steps": int((np.abs(v) >= AT_SPEED * speed).any(axis=1).sum()),
     }
+
+
+def at_ends(q: Array, lower: Array, upper: Array) -> Booleans:
+    """Return True where a joint is at a position limit: positions of shape (rows, a), limits of shape (a,) [rad]."""
+    return (q < lower + AT_END_RAD) | (q > upper - AT_END_RAD)
 
 
 def following(q: Array, commanded: Array, granted: Array, layout: Layout) -> dict[str, float | None]:

@@ -215,6 +215,18 @@ def test_torque_that_jumps_by_half_its_limit_is_no_completed_run(swayed):
     assert not jumped.holds
 
 
+def test_joints_at_a_position_limit_are_named(swayed):
+    system = robots.load("talos").system()
+    knee = system.actuated_names.index("leg_left_4_joint")
+
+    def straighten(q):
+        q[300:, system.joint_q[knee]] = system.limits.lower[knee]
+
+    assert verdicts(swayed[1])["position_limit_steps"].value == 0
+    straight = verdicts(swayed[1], q=straighten)["position_limit_steps"]
+    assert (straight.value, straight.note) == (len(swayed[1].arrays["t"]) - 300, "leg_left_4_joint")
+
+
 @pytest.mark.parametrize(("after_s", "holds"), [(0.003, True), (0.02, False)])
 def test_torque_of_a_pushed_machine_may_jump_only_while_the_push_is_absorbed(swayed, after_s, holds):
     arrays = {name: values.copy() for name, values in swayed[1].arrays.items()}
