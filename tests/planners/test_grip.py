@@ -1,6 +1,7 @@
 """A grip moves nothing, and can be added to any controller."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -8,6 +9,8 @@ from idcontrol.planners.grip import GrippingController, internal_force
 from idcontrol.types import Command, ContactForces, State
 from tests.planners import hands
 from tests.planners.hands import SWING
+
+pytestmark = pytest.mark.interpreted
 
 
 @settings(deadline=None, max_examples=25)

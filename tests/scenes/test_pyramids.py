@@ -21,6 +21,8 @@ from idcontrol.scenes.settings import AssumedFriction
 from idcontrol.scenes.walk import Patch, WalkConfig, WalkScene
 from tests.parameters import one_fast
 
+pytestmark = pytest.mark.interpreted
+
 MU = 0.2
 WIDE, NARROW = np.sqrt(2.0), np.sqrt(0.5)
 AXES, DIAGONALS = (0.0, 0.5 * np.pi, np.pi), (0.25 * np.pi, -0.75 * np.pi)
