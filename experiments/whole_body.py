@@ -156,7 +156,7 @@ class Row:
             "slide": slide,
             **wrenches("", tick.forces, soles),
             **wrenches("_pred", command.predicted, soles),
-            "demand": DEMANDS.index(command.demand),
+            "demand": DEMANDS.index(command.demand) if command.demand else np.nan,
             "status": command.status,
             "rate_off": "rate" in command.dropped,
             "solved_by": metrics.solver_number(command.solved_by),

@@ -215,6 +215,30 @@ def test_torque_that_jumps_by_half_its_limit_is_no_completed_run(swayed):
     assert not jumped.holds
 
 
+OWN = """
+import numpy as np
+from idcontrol import Command
+
+class Limp:
+    takes_tasks = True
+
+    def __init__(self, setup):
+        self.torques = np.zeros(setup.system.n_actuated)
+
+    def __call__(self, state, reference):
+        return Command(tau=self.torques)
+
+    def reset(self):
+        pass
+"""
+
+
+def test_own_controller_on_tasks_need_not_say_how_it_solves_them(tmp_path):
+    (tmp_path / "own.py").write_text(OWN)
+    metrics = run(tmp_path / "run", SWAY, controller=f"{tmp_path}/own.py:Limp", duration_s=0.02)
+    assert metrics["demand_free_share"] == metrics["demand_infeasible_share"] == 0.0
+
+
 def test_joints_at_a_position_limit_are_named(swayed):
     system = robots.load("talos").system()
     knee = system.actuated_names.index("leg_left_4_joint")
