@@ -8,6 +8,7 @@ import pytest
 from msgspec import structs
 
 from idcontrol import controllers, robots
+from idcontrol.controllers.gradient import smoothed
 from idcontrol.controllers.gradient.motion import Linear, Roles, saddle
 from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError, UnknownName
@@ -249,6 +250,33 @@ def test_a_force_on_the_edge_of_its_cone_has_a_derivative_on_each_side(quadruped
     assert {"stick"} in [set(contacts) for contacts, _ in sides]
     assert min(np.abs(derived - side).max() for _, side in sides) < 1e-4 * np.abs(derived).max()
     assert np.abs(sides[0][1] - sides[1][1]).max() > 0.1 * np.abs(derived).max()
+
+
+def test_smoothed_derivatives_tend_to_the_exact_derivative(quadruped):
+    state, reference = moving(quadruped, STICKING)
+    control = walker.controller(impacts=False)
+    _, exact = control.linearize(state, reference)
+    slope, misses = exact.jacobian(of="tau", by="q"), []
+    for sigma in (1e-4, 1e-6):  # the farther velocities still stick
+        _, lin = smoothed(control, state, reference, sigma, pairs=2)
+        misses.append(np.abs(lin.jacobian(of="tau", by="q") - slope).max())
+    assert misses[1] < 1e-6 * np.abs(slope).max()
+    assert 10.0 * misses[1] < misses[0]
+
+
+def test_at_a_kink_the_smoothed_derivative_lies_between_both_sides(quadruped):
+    """A torque is at its limit."""
+    state, reference = moving(quadruped, STICKING)
+    limit = np.abs(walker.controller(impacts=False)(state, reference).tau).max()
+    control = walker.controller(impacts=False, limit=limit)
+    direction, sides = np.random.default_rng(1).normal(size=18), []
+    for sign in (1.0, -1.0):
+        beside = structs.replace(state, v=state.v + sign * 1e-7 * direction)
+        sides.append(control.linearize(beside, reference)[1].jacobian(of="tau", by="reference"))
+    _, lin = smoothed(control, state, reference, 1e-7, pairs=2)
+    mean, apart = lin.jacobian(of="tau", by="reference"), np.abs(sides[0] - sides[1]).max()
+    np.testing.assert_allclose(mean, 0.5 * (sides[0] + sides[1]), rtol=0, atol=1e-5 * apart)  # v and -v in pairs
+    assert apart > 1e-3 * np.abs(mean).max()
 
 
 def test_loads_have_derivatives_on_demand_only(quadruped):

@@ -39,6 +39,7 @@ from idcontrol.controllers.gradient.inertia import Changes, changes
 from idcontrol.controllers.gradient.motion import PART, ROLES
 from idcontrol.controllers.gradient.result import SINGULAR, Active, Linearization, Margin, Part
 from idcontrol.controllers.gradient.site import NO_ERRORS, Loads, Solved, visit
+from idcontrol.controllers.gradient.smooth import smoothed
 from idcontrol.controllers.gradient.tasks import task_demand
 from idcontrol.controllers.gradient.whole import derive_at_once
 from idcontrol.controllers.schemes import Scheme
@@ -48,7 +49,7 @@ from idcontrol.dynamics.system import System
 from idcontrol.kernels.bound import Bound, bind, unbind
 from idcontrol.types import Array, Integers
 
-__all__ = ["Active", "Linearization", "Margin", "Place", "Solved", "Taken", "linearized", "place"]
+__all__ = ["Active", "Linearization", "Margin", "Place", "Solved", "Taken", "linearized", "place", "smoothed"]
 
 JOINTS: Final = ("free", "bound", "released")
 """Names of the states of joints in `Slopes.joints`."""
