@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import idcontrol as idc
+from idcontrol.kernels.hooks import PLAIN
 from tests.kernels.programs import run
 
 
@@ -15,6 +17,9 @@ def torques() -> list[float]:
     return [*controller(robot.standing_state(), robot.standing_reference()).tau]
 
 
+@pytest.mark.skipif(
+    PLAIN, reason="plain Numba compiles a control step for half an hour, 300 kernels copied into callers"
+)
 def test_a_control_step_run_by_python_gives_the_compiled_torques():
     words, _ = run(f"from {__name__} import torques", "print(*torques())", NUMBA_DISABLE_JIT=1)
     # compiled sums may be rounded in another order
