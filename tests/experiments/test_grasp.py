@@ -12,7 +12,6 @@ from idcontrol.plants import GroundSettings
 from idcontrol.record.recording import load
 from idcontrol.scenes.grasp import GraspConfig, GraspScene
 from idcontrol.show.view.film import Film
-from tests.parameters import one_fast
 
 pytestmark = pytest.mark.interpreted
 
@@ -102,7 +101,8 @@ def test_a_robot_without_a_hand_is_refused(tmp_path, robot):
         run(tmp_path / "run", robot=robot)
 
 
-@pytest.mark.parametrize("plant", one_fast(("mujoco", "pybullet"), "mujoco"))
+@pytest.mark.slow
+@pytest.mark.parametrize("plant", ["mujoco", "pybullet"])
 def test_the_same_controller_holds_the_box_in_other_engines(tmp_path, plant):
     pytest.importorskip(plant)
     metrics = run(tmp_path / "run", plant=plant, mu=1.0, duration_s=HALF_S)
