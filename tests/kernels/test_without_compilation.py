@@ -17,9 +17,7 @@ def torques() -> list[float]:
     return [*controller(robot.standing_state(), robot.standing_reference()).tau]
 
 
-@pytest.mark.skipif(
-    PLAIN, reason="plain Numba compiles a control step for half an hour, 300 kernels copied into callers"
-)
+@pytest.mark.skipif(PLAIN, reason="plain Numba compiles more than 300 kernels for it")
 def test_a_control_step_run_by_python_gives_the_compiled_torques():
     words, _ = run(f"from {__name__} import torques", "print(*torques())", NUMBA_DISABLE_JIT=1)
     # compiled sums may be rounded in another order
