@@ -33,6 +33,8 @@ from idcontrol.types import Array, Booleans, Integers
 
 UNLIMITED = 1e300
 """Limits at or above this count as no limit (Pinocchio writes the largest double)."""
+SINGULAR: Final = 1e-12
+"""Smallest eigenvalue of a regular inertia matrix scaled to unit diagonal; rounding alone leaves up to 1e-14."""
 
 LARGEST: Final = 1e15
 """A position, velocity or acceleration above this, in SI units, is invalid: results would overflow."""
@@ -680,18 +682,20 @@ class System:
         for name, inertia in zip(self.model.names, self.model.inertias, strict=True):
             if not np.isfinite(inertia.toDynamicParameters()).all():
                 raise InputError(f"the mass or inertia of the link that joint {name!r} moves is not finite")
-        try:
-            np.linalg.cholesky(self.M)
-        except np.linalg.LinAlgError:
-            # the eigenvector of the least eigenvalue is a motion with almost no kinetic energy
-            motion = np.linalg.eigh(self.M)[1][:, 0]
-            at = int(self.order[np.abs(motion).argmax()])
-            joints = zip(self.model.names, self.model.joints, strict=True)
-            name = next(str(name) for name, joint in joints if joint.idx_v <= at < joint.idx_v + joint.nv)
-            raise InputError(
-                f"the inertia matrix is not positive definite: joint {name!r} moves no inertia; "
-                "give the <inertial> of its links in the URDF"
-            ) from None
+        diagonal = np.diag(self.M)
+        scale = np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+        values, motions = np.linalg.eigh(self.M / np.outer(scale, scale))
+        if values[0] > SINGULAR:
+            return
+        # the eigenvector of the least eigenvalue is a motion with almost no kinetic energy
+        moved = self.order[np.abs(motions[:, 0]) > 0.1]
+        joints = list(zip(self.model.names, self.model.joints, strict=True))
+        names = [name for name, joint in joints if ((joint.idx_v <= moved) & (moved < joint.idx_v + joint.nv)).any()]
+        who = f"joint {names[0]!r} moves" if len(names) == 1 else f"joints {', '.join(map(repr, names))} together move"
+        raise InputError(
+            f"the inertia matrix is not positive definite: {who} no inertia; give the <inertial> of their links "
+            "in the URDF"
+        )
 
 
 def _limit(value: float) -> float | None:

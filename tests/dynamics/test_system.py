@@ -210,6 +210,23 @@ def test_a_link_without_inertia_is_refused_by_the_name_of_its_joint(tmp_path):
         System.from_urdf(tmp_path / "bad.urdf", free_flyer=True)
 
 
+def test_joints_that_turn_a_light_link_against_each_other_are_refused_by_name():
+    """A wrist whose middle link has almost no inertia: at zero, its first and last axis are parallel."""
+    model = pin.Model()
+    at = 0
+    for name, joint, inertia in (
+        ("turn", pin.JointModelRZ, 1e-20),
+        ("bend", pin.JointModelRY, 1e-20),
+        ("twist", pin.JointModelRZ, 1e-4),
+    ):
+        at = model.addJoint(at, joint(), pin.SE3.Identity(), name)
+        model.appendBodyToJoint(at, pin.Inertia(0.0, np.zeros(3), inertia * np.eye(3)), pin.SE3.Identity())
+    with pytest.raises(InputError, match="joints 'turn', 'twist' together move no inertia"):
+        System(model)
+    model.inertias[2] = pin.Inertia(0.0, np.zeros(3), 1e-6 * np.eye(3))
+    System(model)
+
+
 @pytest.mark.parametrize(("text", "line"), [("<robot", "cannot be read"), ("not xml", "cannot be read")])
 def test_a_file_that_is_no_urdf_gets_one_line(tmp_path, text, line):
     path = tmp_path / "bad.urdf"
