@@ -26,6 +26,7 @@ from idcontrol.record import metrics
 from idcontrol.scenes.motions import Oscillation, Reach, Walk
 from idcontrol.scenes.press import Press, Wall
 from idcontrol.scenes.whole_body import Punches, Push, WholeBodyConfig, WholeBodyScene
+from idcontrol.tasks import CoM, Frame, gather, write_errors
 from idcontrol.types import TOUCHING_N, Array, Booleans, ContactForces
 
 FALLEN_SHARE: Final = 0.6
@@ -126,6 +127,10 @@ class Row:
 
     def __init__(self, scene: WholeBodyScene) -> None:
         self._body, self._motion, self._observer = scene.body, scene.motion, scene.true.contacts(scene.config.mu)
+        body = scene.body
+        com, hand = [body.com] if body.floats else [], [] if body.hand is None else [body.hand]
+        self._tasks: list[CoM | Frame] = [*com, *body.trunk, *hand]
+        self._targets, _ = gather(self._tasks, body.system, body.home.q)
 
     def __call__(self, tick: Tick) -> dict[str, Any]:
         """Return all channels at the beginning of a tick; forces are means over its period."""
@@ -139,16 +144,19 @@ class Row:
         np.maximum.at(slip, patch, np.linalg.norm(slide, axis=1))
         np.minimum.at(gap, patch, observer.gap)
         soles = observer.soles(state.q)
+        # of the true motion and masses; `task.error` is of those that the controller knows, if it writes it at all
+        write_errors(self._targets, self._tasks, observer.system, state.q)
+        error = dict(zip(self._tasks, self._targets.error.copy(), strict=True))
         return {
             "t": state.t,
             "q": state.q,
             "v": state.v,
             "tau": command.tau,
             "com": observer.system.com(state.q),
-            "com_err": body.com.error,
-            "hand_err": self._hand_error(),
+            "com_err": error[body.com][:3] if body.floats else np.zeros(3),
+            "hand_err": self._hand_error(error),
             **({"press_n": self._motion.target_n} if isinstance(self._motion, Press) else {}),
-            **({"trunk_err": [np.linalg.norm(task.error) for task in body.trunk]} if body.trunk else {}),
+            **({"trunk_err": [np.linalg.norm(error[task][3:]) for task in body.trunk]} if body.trunk else {}),
             "stance": tick.reference.stance,
             "feet": [observer.point[patch == foot].mean(axis=0) for foot in range(n)],
             "gap": gap,
@@ -163,14 +171,14 @@ class Row:
             "step_us": 1e6 * tick.controller_s,
         }
 
-    def _hand_error(self) -> Array:
+    def _hand_error(self, error: Mapping[CoM | Frame, Array]) -> Array:
         """Return the position error of the hand, shape (3,) [m]; zeros without a hand.
 
         If the hand presses against a wall, this is only the part along the wall.
         """
         if isinstance(self._motion, Press):
             return self._motion.error
-        return np.zeros(3) if self._body.hand is None else self._body.hand.error
+        return np.zeros(3) if self._body.hand is None else error[self._body.hand][:3]
 
     def _slide(self, v: Array) -> Array:
         """Return the velocities of all contact points along ground and walls, world axes, shape (k, 3) [m/s]."""

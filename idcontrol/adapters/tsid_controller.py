@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import pinocchio as pin
 
 from idcontrol.controllers import Setup
 from idcontrol.errors import InputError
-from idcontrol.tasks import KINDS, CoM, Frame, Posture, gather
+from idcontrol.tasks import KINDS, CoM, Frame, Posture, gather, write_errors
 from idcontrol.tasks.rows import LOCAL_WORLD_ALIGNED, Targets
 from idcontrol.types import Array, Command, ContactForces, ContactLaw, Reference, State, Status
 
@@ -67,7 +66,7 @@ class Tsid:
         robot: Any = setup.robot
         contacts: Any = setup.contacts
         self._system, self._state = setup.system, robot.standing_state()
-        self._moves = [task for task in setup.tasks if not isinstance(task, Posture)]
+        self._moves: list[Any] = [task for task in setup.tasks if not isinstance(task, Posture)]
         posture = next((task for task in setup.tasks if isinstance(task, Posture)), Posture())
         self._targets, weight = gather([*self._moves, posture], self._system, self._state.q)
         _require_counterparts(self._moves, self._targets)
@@ -106,7 +105,7 @@ class Tsid:
         Raises:
             OSError, ValueError: TSID's process has ended.
         """
-        self._write_errors(state.q)
+        write_errors(self._targets, self._moves, self._system, state.q)
         answer = self._ask(self._asked(state, reference))
         self._anew = False
         self.acceleration = None if answer is None else np.array(answer["a"])
@@ -169,19 +168,6 @@ class Tsid:
             "weights": targets.weight.max(axis=1).tolist(), "references": references,
             "rest": [self._in_tree(values) for values in (reference.q, reference.v, reference.a)],
         }  # fmt: skip
-
-    def _write_errors(self, q: Array) -> None:
-        """Write the tasks' errors at configuration `q` into the targets, as our controllers do."""
-        model, data, targets = self._system.model, self._system.scratch, self._targets
-        pin.framesForwardKinematics(model, data, q)
-        centre = pin.centerOfMass(model, data, q)
-        for i, task in enumerate(self._moves):
-            if isinstance(task, Frame):
-                place = data.oMf[self._system.frame(task.frame)]
-                targets.error[i, :3] = targets.position[i] - place.translation
-                targets.error[i, 3:] = pin.log3(targets.rotation[i] @ place.rotation.T)
-            else:
-                targets.error[i, :3] = targets.position[i] - centre
 
 
 def _require_counterparts(moves: list[Any], targets: Targets) -> None:

@@ -495,3 +495,20 @@ def gather_forces(tasks: Sequence[Task], contacts: Detector) -> ForceTerms:
         arm=centre - np.array(origin),
         radius=contacts.radius,
     )
+
+
+def write_errors(targets: Targets, tasks: Sequence[CoM | Frame], system: System, q: Array) -> None:
+    """Write the errors of tasks at configuration q, shape (nq,), into the first rows of `Targets.error`.
+
+    Controllers of this package write them in each step. Frames must be relative to the world.
+    """
+    model, data = system.model, system.scratch
+    pin.framesForwardKinematics(model, data, q)
+    centre = pin.centerOfMass(model, data, q)
+    for i, task in enumerate(tasks):
+        if isinstance(task, Frame):
+            place = data.oMf[system.frame(task.frame)]
+            targets.error[i, :3] = targets.position[i] - place.translation
+            targets.error[i, 3:] = pin.log3(targets.rotation[i] @ place.rotation.T)
+        else:
+            targets.error[i, :3] = targets.position[i] - centre

@@ -233,10 +233,19 @@ class Limp:
 """
 
 
-def test_own_controller_on_tasks_need_not_say_how_it_solves_them(tmp_path):
+def test_own_controller_on_tasks_is_measured_though_it_writes_no_errors_or_demand(tmp_path):
     (tmp_path / "own.py").write_text(OWN)
-    metrics = run(tmp_path / "run", SWAY, controller=f"{tmp_path}/own.py:Limp", duration_s=0.02)
+    metrics = run(tmp_path / "run", SWAY, controller=f"{tmp_path}/own.py:Limp", duration_s=0.1)
     assert metrics["demand_free_share"] == metrics["demand_infeasible_share"] == 0.0
+    assert metrics["com_err_end_m"] > 5e-3  # the knees give way
+
+
+def test_errors_are_of_the_true_motion_not_of_the_sensed_one(tmp_path, swayed):
+    sensing = Sensing(bias=BiasLevel(encoder_rad=0.01))
+    run(tmp_path / "run", SWAY, sensing=sensing, duration_s=0.6)
+    true, biased = swayed[1].arrays, load(tmp_path / "run").arrays
+    assert np.abs(biased["com_err"]).max() > 1e-4
+    np.testing.assert_allclose(biased["com"] + biased["com_err"], true["com"] + true["com_err"], atol=1e-9)
 
 
 def test_joints_at_a_position_limit_are_named(swayed):
