@@ -107,6 +107,23 @@ def test_with_tasks_weaker_gravity_acts_as_a_load(listed, mu):
     assert "inertia" not in lin.sizes  # tasks depend on inertias themselves
 
 
+@pytest.mark.parametrize(
+    "listed", [[tasks.CoM()], [tasks.Frame("trunk"), tasks.Posture(kp=30.0)]], ids=["com", "trunk"]
+)
+def test_a_standing_pose_has_derivatives(listed):
+    """All demands are zero, so only rounding pulls at the tasks."""
+    robot = robots.load("go1")
+    control = controllers.make("id-coulomb-qp", robot, mu=0.6, rate_hz=1000, tasks=listed)
+    state, reference = robot.standing_state(), robot.standing_reference()
+    _, lin = control.linearize(state, reference)
+    assert lin.reason == ""
+    bent = structs.replace(state, v=1e-4 * np.random.default_rng(0).normal(size=18))
+    _, beside = control.linearize(bent, reference)
+    for by in ("q", "v", "reference", "task"):
+        slope = beside.jacobian(of="tau", by=by)
+        np.testing.assert_allclose(lin.jacobian(of="tau", by=by), slope, rtol=0, atol=1e-2 * np.abs(slope).max())
+
+
 def test_multipliers_of_feet_without_load_are_positive():
     """Two feet carry no load; few impulses balance six momenta, so the multipliers are not unique."""
     controller, state, reference = stepping("go1", trunk([0.0, 0.0, -9.0]), 0.8, speed=1.0, seed=5)

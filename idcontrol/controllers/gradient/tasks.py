@@ -275,7 +275,7 @@ def task_demand(bound: Bound, visited: Bound, joints: Bound) -> Wanted:
     g[:m] = A_T @ (weighted * miss) - rows_transposed(site.terms, multipliers[:r].copy())
     g[m:] = unit * rows_times(site.terms, z)
     g[:m, at.q : at.q + m] += transposed_slope(body, pull) - inertia_times(site.motion.tree, z)
-    largest = 1e-300
+    largest = 1e-3 * np.abs(H).max()  # a gradient of accelerations of 1e-9 is rounding, as in a pose of rest
     for j in range(m - u):
         pulls = rows.joint_weight[j]
         g[u + j] += pulls / h * known.b[j]
