@@ -20,7 +20,8 @@ A tick of the loop, and its modules
 1. Listen: `transport` receives datagrams. `wire` defines their format byte by byte; ``idcontrol_wire.h`` is the same
    format for C and C++ (``idcontrol loop --header``), and ``experiments/examples/machine.c`` is a program that uses it.
    `order` converts the values for machines with a different order of joints.
-2. Judge: `plausible` checks the state, and `observer` estimates unmeasured parts of it (`idcontrol.sensing`).
+2. Judge: `plausible` checks the state, `motion` compares it with the torques that were sent, and `observer` estimates
+   unmeasured parts of it (`idcontrol.sensing`).
 3. Command: `life` decides whether the machine stands up, works or lies down; `control` calls planner and controller,
    and handles their exceptions and hangs.
 4. Advance: `safety` is the state machine that both sides run, with the reaction to each fault. It has no side effects.
@@ -65,7 +66,7 @@ machine killed or disconnected    braked as after silence, then stopped. The mac
 loop killed                       the machine brakes, then stops; both records are readable
 machine brakes by itself          braked
 plant diverges                    it stops at its last state within bounds; the loop brakes
-a joint is 0.05 rad from its      the message is not used; braked after 5 ticks in a row
+a joint is 0.03 rad from its      the message is not used; braked after 5 ticks in a row
 predicted position
 a joint's position is constant    the same
 for 20 ms although its velocity
@@ -78,6 +79,8 @@ angular velocity are constant
 while a joint moves
 a drive does not apply the        the torque is sent; braked after 20 ticks in a row
 torque that was sent
+the motion contradicts the        the torque is sent; braked after 5 ticks in a row
+torque of one joint
 the gate cuts torques to limits   braked after 0.2 s
 or rates in every tick
 the machine's time stands still   braked after 20 periods, at least 20 ms

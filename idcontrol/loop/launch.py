@@ -27,7 +27,7 @@ from idcontrol.config.configuration import Duration, Rate
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.errors import DISK_FULL, Diverged, IdControlError, InputError
 from idcontrol.kernels.linked import compile_linked
-from idcontrol.loop import machine, own, real, realtime, record
+from idcontrol.loop import machine, motion, own, real, realtime, record
 from idcontrol.loop.clock import AWAKE_NS, NS, Clock, Cycle, VirtualClock, WallClock
 from idcontrol.loop.jobs import PlantJob, RecordJob, ViewJob, encode, start
 from idcontrol.loop.memory import anonymous
@@ -211,6 +211,7 @@ class _Work:
             sense=self._sense(),
             stance=sensing.stance(self.settings.sensing, self._feet),
             translation=self._translation(),
+            feet=motion.judged(session.setup().contacts),
             notes=session.notes,
             between=session.between(),
         )

@@ -7,6 +7,7 @@ from msgspec import structs
 
 from idcontrol.kernels.bound import bind, entry
 from idcontrol.loop.clock import NS
+from idcontrol.loop.motion import MotionJudge
 from idcontrol.loop.plausible import UNUSED, Bearable, Drives, Inertial, Joints, Judge, Trust, judge, nothing, see, tilt
 from idcontrol.loop.safety import Fault, Policy
 from idcontrol.loop.session import Parts, Sense, Steered
@@ -76,6 +77,9 @@ class Observer:
             )
         )
         self._judged = entry(judge, self._judge, said, 0.0, False)
+        row, torque = telemetry.row.of, parts.limits.torque
+        self._sent = row["sent"]
+        self._motion = None if parts.feet is None else MotionJudge(parts.feet, torque, row["torque_off"])
 
     def read(self, datagram: Datagram, now: int, *, running: bool, working: bool) -> None:
         """Read a state and judge it.
@@ -100,6 +104,11 @@ class Observer:
             self.faults = Fault(flags)
             return
         self.message, self.state = message, message.state
+        if self._motion is not None:
+            if not working:
+                self._motion.restart()
+            elif self._motion(message, self._sent, self._policy.motion_share):
+                flags |= Fault.MOTION
         if working and self._sense is not None:
             self.state = self._estimate(self._sense, message)
             leans = parts.system.floats and tilt(self.state.q[3:7]) > self._policy.tilt_rad

@@ -18,8 +18,10 @@ from idcontrol.loop.wire import Health
 from idcontrol.types import Array, Booleans, Integers
 
 SETTLE_S: Final = 0.02
-"""Time constant with which differences between positions and integrated velocities decay [s]; it is longer than
-`LAG_S`."""
+"""Time constant with which ranges of recent values follow [s]; it is longer than `LAG_S`."""
+FORGOTTEN_S: Final = 0.2
+"""Time constant with which differences between positions and integrated velocities decay [s]; an encoder whose offset
+drifts faster than `Trust.jump` in this time is noticed."""
 LAG_S: Final = 0.005
 """Lag of velocities that drives filter [s]. The integral of such a velocity lags behind the position by this time
 multiplied by the change of the velocity."""
@@ -135,12 +137,12 @@ def believable(
     """True if this state at time t is plausible; then store it in `heard`.
 
     A coordinate must not stand still despite its velocity (`frozen`). Its motion may differ from the integral of its
-    velocity by `Trust.jump`, and by `LAG_S` times the change of the velocity in recent plausible states; differences
-    add up over several states, and decay over `SETTLE_S`. The limit grows with the time between two states, because the
-    velocity may change in between. It does not grow with the velocity of this state: a wrong velocity is as implausible
-    as a wrong position. An implausible state is not stored, so a single wrong state does no harm, and an offset stays
-    implausible until the limit has grown to it. The first state is plausible. So is the first state after the machine's
-    time went back, which is a separate fault.
+    velocity by `Trust.jump`, and by `LAG_S` times the velocity of the last plausible state and its change in recent
+    plausible states; differences add up over several states, and decay over `FORGOTTEN_S`. The limit grows with the
+    time between two states, because the velocity may change in between. It does not grow with the velocity of this
+    state: a wrong velocity is as implausible as a wrong position. An implausible state is not stored, so a single wrong
+    state does no harm, and an offset stays implausible until the limit has grown to it. The first state is plausible.
+    So is the first state after the machine's time went back, which is a separate fault.
 
     Args:
         heard: The last plausible state.
@@ -156,9 +158,9 @@ def believable(
     if after >= 0.0:
         moved, passed = travel(heard, circle, q, turned), after / SETTLE_S
         for i in range(v.shape[0]):
-            off[i] = heard.off[i] / (1.0 + passed) + moved[i] - 0.5 * (v[i] + heard.v[i]) * after
+            off[i] = heard.off[i] / (1.0 + after / FORGOTTEN_S) + moved[i] - 0.5 * (v[i] + heard.v[i]) * after
             stands = frozen(heard, trust, i, moved[i], v[i], after)
-            most = trust.jump * (1.0 + passed) + LAG_S * (heard.high[i] - heard.low[i])
+            most = trust.jump * (1.0 + passed) + LAG_S * (abs(heard.v[i]) + heard.high[i] - heard.low[i])
             believed = believed and abs(off[i]) <= most and not stands
     else:
         heard.still[:] = heard.way[:] = 0.0

@@ -146,6 +146,8 @@ class Fault(enum.IntFlag):
     LOAD = 4194304
     """The force on the base that no contact explains differs from its usual value by more than `Policy.load_share` of
     the weight (`idcontrol.loop.load`)."""
+    MOTION = 8388608
+    """The motion contradicts the torque of one joint: its drive or its encoder is faulty (`idcontrol.loop.motion`)."""
 
 
 NAMES: Mapping[Fault, str] = MappingProxyType({fault: str(fault.name).lower() for fault in Fault})
@@ -175,6 +177,7 @@ MEANINGS: Mapping[Fault, str] = MappingProxyType(
         Fault.CUT: "commanded torques or gains were beyond the limits or rates of the motors for too long",
         Fault.TORQUE: "a drive did not apply the torque that was sent",
         Fault.LOAD: "a force that no contact explains acted on the base",
+        Fault.MOTION: "the motion contradicted the torque of a joint: its drive or encoder is faulty",
     }
 )
 """The faults in words, for reports."""
@@ -235,6 +238,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         cut: Rule for `Fault.CUT`.
         torque: Rule for `Fault.TORQUE`; tolerated ticks are noted as an event in the record.
         load: Rule for `Fault.LOAD`, by default an event in the record.
+        motion: Rule for `Fault.MOTION`.
         start_s: Time limit for the other side to become ready; after that the loop ends without any torque.
         late_s: Age of the newest datagram above which the other side counts as silent; null means 20 periods, and at
             least 20 ms (`patience`).
@@ -261,6 +265,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             may not stand still while its torque changes by more than this and its reference by more than `frozen`.
         load_share: Largest difference of the unexplained force on the base from its usual value, as a share of the
             robot's weight.
+        motion_share: Largest error of a drive's torque that the motion may show, as a share of the torque limit.
         stop_button: Button of the machine's joystick that requests the end: the robot comes to rest and lies down.
         hot_c: Highest temperature of a drive [°C]; null means the limit in the robot file.
         voltage_v: Lowest and highest supply voltage [V]; null means the limits in the robot file.
@@ -289,6 +294,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     cut: Rule = Rule()
     torque: Rule = Rule(tolerate=20)
     load: Rule = Rule(then="hold")
+    motion: Rule = Rule(tolerate=5)
     start_s: Duration = 5.0
     late_s: Duration | None = None
     hang_s: Duration = 0.1
@@ -297,7 +303,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     rest_speed: Positive = 0.05
     rest_s: Duration = 0.3
     damp_s: Duration = 1.0
-    jump: Positive = 0.05
+    jump: Positive = 0.03
     frozen_s: Duration = 0.02
     frozen: Positive = 0.01
     tilt_rad: Positive = 1.0
@@ -305,6 +311,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     cut_s: Duration = 0.2
     torque_share: Positive = 0.15
     load_share: Positive = 0.06
+    motion_share: Positive = 0.02
     stop_button: Annotated[int, msgspec.Meta(ge=0, le=31)] = 0
     hot_c: Positive | None = None
     voltage_v: tuple[NotNegative, Positive] | None = None

@@ -16,6 +16,7 @@ import msgspec
 
 from idcontrol import controllers
 from idcontrol.config import places
+from idcontrol.contact.spheres import SphereContacts
 from idcontrol.dynamics.system import System
 from idcontrol.loop.life import Between
 from idcontrol.loop.order import Translation
@@ -118,6 +119,8 @@ class Parts:
         sense: Creates a new `Sense`. None means that the machine's state is used unchanged.
         stance: Replaces the planned stance by the sensed stance. None means that the planned stance is used.
         translation: Maps between the machine's order of joints and the loop's; None if no other order is set.
+        feet: Foot spheres with a `System` that nothing else uses, to compare motion and torques
+            (`idcontrol.loop.motion`); None for no comparison.
         notes: Number of values that the planner notes.
         between: Path on which the machine stands up and lies down; None if the machine is braked at the end instead.
     """
@@ -130,6 +133,7 @@ class Parts:
     sense: Callable[[], Sense] | None = None
     stance: Stance | None = None
     translation: Translation | None = None
+    feet: SphereContacts | None = None
     notes: int = 0
     between: Between | None = None
 

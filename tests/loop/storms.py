@@ -14,6 +14,7 @@ import pinocchio as pin
 from msgspec import structs
 
 from idcontrol import controllers, sensing
+from idcontrol.loop import motion
 from idcontrol.loop.clock import NS
 from idcontrol.loop.machine import WATCHDOG
 from idcontrol.loop.safety import Fault, Mode, Policy
@@ -340,16 +341,16 @@ KINDS: dict[Callable, Fault] = {
     hot: Fault.HOT,
     voltage: Fault.VOLTAGE,
     # drives with gains use their own encoders here, so their torques differ from the torques at the sent state
-    encoder_jumps: Fault.ENCODER | Fault.TORQUE,
-    encoder_freezes: Fault.ENCODER | Fault.TORQUE,
-    velocity_jumps: Fault.ENCODER | Fault.TORQUE,
+    encoder_jumps: Fault.ENCODER | Fault.TORQUE | Fault.MOTION,
+    encoder_freezes: Fault.ENCODER | Fault.TORQUE | Fault.MOTION,
+    velocity_jumps: Fault.ENCODER | Fault.TORQUE | Fault.MOTION,
     imu_freezes: Fault.ENCODER,
     imu_jumps: Fault.ENCODER,
     quaternion_shrinks: Fault.QUATERNION,
     state_is_nan: HELD,
     machine_repeats_itself: Fault.STALE,
     machine_time_jumps: Fault.CLOCK,
-    drives_weaken: Fault.TORQUE,
+    drives_weaken: Fault.TORQUE | Fault.MOTION,
     controller_raises: Fault.RAISED,
     controller_is_nan: Fault.NOT_FINITE,
     controller_is_wild: Fault.CUT,
@@ -399,8 +400,7 @@ def walking(robot, kind, way=PLANNED, **options):
     session = session_of(robot, kind)
     controller = controllers.build(WalkConfig().controller, session.setup())
     usual = {"policy": Policy(voltage_v=(20.0, 30.0)), "machine_policy": WATCHDOG, "duration_s": WALK_S}
-    if way != PLANNED:
-        usual["parts"] = sensed(session, way)
+    usual["parts"] = sensed(session, way) | {"feet": motion.judged(session.setup().contacts)}
     system = system_of(robot)
     return Rig(session=session, system=system, controller=Moody(controller), **(usual | options))
 

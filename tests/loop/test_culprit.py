@@ -16,6 +16,7 @@ ROW = {
     "base_tilt": np.array(1.2),
     "tau_applied": np.array([1.0, 5.0, 0.0]),
     "tau": np.array([1.0, 9.5, 0.1]),
+    "torque_off": np.array([-2.5, 0.5, 0.0]),
 }
 
 
@@ -27,6 +28,7 @@ ROW = {
         (Fault.VOLTAGE, "20.9 V"),
         (Fault.TIPPED, "69°"),
         (Fault.TORQUE, "knee: 4.5 N m off"),
+        (Fault.MOTION, "hip: 2.5 N m off"),
         (Fault.ASTRAY, "toe: 0.7 rad off"),
         (Fault.HUNG, ""),
     ],

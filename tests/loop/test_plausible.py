@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from idcontrol.loop.plausible import Inertial, Trust, believable, nothing, senses
+from idcontrol.loop.plausible import FORGOTTEN_S, LAG_S, Inertial, Trust, believable, nothing, senses
 from idcontrol.loop.safety import Policy
 
 H = 1e-3
@@ -45,7 +45,8 @@ def test_an_encoder_that_stands_still_despite_its_velocity_is_doubted(speed):
 @pytest.mark.parametrize("rate", [0.2, 3.0])  # of the base [rad/s]
 def test_an_orientation_that_stands_still_while_the_gyroscope_turns_is_doubted(rate):
     states = [(0.0, [*REST, rate], turning(rate * k * H if k < 100 else 0.1 * rate)) for k in range(1000)]
-    assert first_doubt(states) == pytest.approx(0.1 + max(TRUST.still, TRUST.way / rate), abs=3 * H)
+    stands, strays = max(TRUST.still, TRUST.way / rate), TRUST.jump / rate + LAG_S
+    assert first_doubt(states) == pytest.approx(0.1 + min(stands, strays), abs=3 * H)
 
 
 def first_frozen(rate, period, moves, last=1.1):
@@ -91,6 +92,18 @@ def test_an_orientation_that_jumps_is_doubted():
 def test_a_joint_angle_that_jumps_is_doubted_at_once(offset):
     states = [(0.3 * np.sin(k * H) + (k >= 50) * offset, [0.3 * np.cos(k * H), *REST], turning(0)) for k in range(99)]
     assert first_doubt(states) == 50 * H
+
+
+@pytest.mark.parametrize("rate", [0.5, -5.0, 0.1])  # of the offset [rad/s]
+def test_an_offset_that_drifts_fast_is_doubted(rate):
+    states = (
+        (0.3 * np.sin(k * H) + rate * max(0.0, k * H - 0.1), [0.3 * np.cos(k * H), *REST], turning(0.0))
+        for k in range(2000)
+    )
+    # the difference approaches rate * FORGOTTEN_S with this time constant
+    share = (TRUST.jump + 0.3 * LAG_S) / (abs(rate) * FORGOTTEN_S)
+    expected = 0.1 - FORGOTTEN_S * np.log1p(-share) if share < 1.0 else None
+    assert first_doubt(states) == (expected and pytest.approx(expected, abs=0.01))
 
 
 @pytest.mark.parametrize("speed", [120.0, 500.0, -500.0])

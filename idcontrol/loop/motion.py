@@ -1,0 +1,301 @@
+"""Compare a robot's motion with the torques of its drives: a dead or weak drive, or an encoder that lies.
+
+The residual is the part of the equations of motion that the torques sent to the drives do not explain,
+
+    r = M v̇ + c - Pᵀτ = Jᵀf + what is wrong.
+
+Feet may touch the ground whenever they want, so the forces f on all feet are those that explain most of r, in the least
+squares with weights W (`BASE`, `JOINT`). Six numbers remain, as many as the base has velocities:
+
+    z = N W r,    N = 1 - (W Jᵀ) (W Jᵀ)⁺.
+
+An error δ of the torque of joint j alone would leave ``z = δ N W e_j``. A joint is faulty if this explains more than
+`ALONE` of ``‖z‖²`` and if δ is large. A push, a payload or a contact of another body leave a z in another direction:
+one joint explains at most 0.7 of a force on the base (measured in walks of `links` and `go1`). In a symmetric stance,
+opposite hips look alike.
+
+Positions of joints, torques and IMU pass through the same filter, two lags of `SMOOTHING_S` in a row, which also
+differentiates: ``q̇ = (q₁ - q₂)/T`` and ``q̈ = (q - 2 q₁ + q₂)/T²``. Velocities that the drives compute are not used, so
+their lags do not matter. The accelerometer's reading is the acceleration of the base, by the principle of equivalence,
+so the attitude does not matter. The mean of z is subtracted; it has the offsets of encoders and accelerometer.
+
+Source: residuals of De Luca, Albu-Schäffer, Haddadin and Hirzinger (2006), and their isolation in Haddadin, De Luca and
+Albu-Schäffer (2017), "Robot collisions: a survey on detection, isolation, and identification", IEEE T-RO 33(6).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.dynamics.system import Terms
+from idcontrol.kernels.bound import Bound, bind, entry
+from idcontrol.kernels.jit import njit
+from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed
+from idcontrol.kernels.placements import placement_views
+from idcontrol.sensing.legs import GRAVITY
+from idcontrol.types import Array, Booleans, Integers, Sensed
+
+SMOOTHING_S: Final = 0.01
+"""Time constant T of each of the two lags [s]: position steps of an encoder with 4096 counts then are torques below
+1 % of the limits of `links` and `go1`."""
+SETTLE_S: Final = 0.06
+"""Time after a restart until the filters have settled [s]."""
+LEARNT_S: Final = 0.05
+"""Further time for which the mean of z is learnt, and nothing is judged [s]."""
+USUAL_S: Final = 0.5
+"""Time constant of the mean of z [s]."""
+ALONE: Final = 0.9
+"""Share of ``‖z‖²`` that a single joint must explain."""
+BASE: Final = 0.03
+"""Standard deviation of the force on the base as a share of the weight; of the moment, times `ARM_M`."""
+ARM_M: Final = 0.25
+"""Lever arm [m]."""
+JOINT: Final = 0.02
+"""Standard deviation of a joint's torque, as a share of its limit."""
+ROUNDING: Final = 1e-9
+"""Relative regularization of the forces."""
+SEEN: Final = 0.01
+"""Smallest ``‖N e_j‖²`` of a joint that is judged."""
+
+
+class Signals(NamedTuple):
+    """Signals before the filter, after one lag, and after two: joints (a), torques (a), gyroscope, accelerometer.
+
+    Attributes:
+        now, once, twice: The signals, shape (2 a + 6,) each.
+        q: Configuration with the base at the origin and unrotated, shape (nq,): positions after two lags.
+        v: Velocity in Pinocchio's layout, shape (nv,).
+        acceleration: Acceleration in the system's order, shape (m,).
+    """
+
+    now: Array
+    once: Array
+    twice: Array
+    q: Array
+    v: Array
+    acceleration: Array
+
+
+class _Robot(NamedTuple):
+    """Multibody terms and feet, with the base at the origin and unrotated.
+
+    Attributes:
+        terms: `System.terms`.
+        at_q: `System.joint_q`.
+        order: `System.order`.
+        position, rotation: Origins and axes of the joints' frames, shapes (n_joints, 3) [m] and (n_joints, 3, 3).
+        joint: Joint that carries each sphere of the feet, shape (k,).
+        offset: Centre of each sphere in that joint's frame, shape (k, 3) [m].
+        radius: Radii of the spheres, shape (k,) [m].
+        moves: True for velocities that move each sphere, shape (k, m).
+        weight: W, shape (m,) [1/N, 1/(N m)].
+    """
+
+    terms: Terms
+    at_q: Integers
+    order: Integers
+    position: Array
+    rotation: Array
+    joint: Integers
+    offset: Array
+    radius: Array
+    moves: Booleans
+    weight: Array
+
+
+class MotionJudge:
+    """Judges whether a single joint contradicts its torque.
+
+    Attributes:
+        off: The error of each joint's torque that explains most of the residual, if this joint alone is faulty, shape
+            (a,) [N m]; zero before the first judgement.
+    """
+
+    def __init__(self, feet: SphereContacts, torque: Array, off: Array) -> None:
+        """Judge a floating robot.
+
+        Args:
+            feet: Foot spheres with a `System` that nothing else uses. The system's actuated joints have one position
+                each, and the base has its only unactuated velocities.
+            torque: Torque limits, shape (a,) [N m].
+            off: The array that becomes the attribute `off`.
+        """
+        self._system = system = feet.system
+        a, m = system.n_actuated, system.n_velocities
+        joint, offset = feet.mounting()
+        weight = np.empty(m)
+        weight[:6] = np.repeat([1.0, 1.0 / ARM_M], 3) / (BASE * system.mass * -GRAVITY[2])
+        weight[6:] = 1.0 / (JOINT * torque)
+        now, once, twice = np.zeros((3, 2 * a + 6))
+        self._signals = Signals(now, once, twice, np.zeros(system.model.nq), np.zeros(m), np.zeros(m))
+        self._signals.q[6] = 1.0
+        position, rotation = placement_views(system.data.oMi)
+        robot = _Robot(
+            system.terms, system.joint_q, system.order, position, rotation, joint, offset, feet.radius,
+            system.support[joint], weight,
+        )  # fmt: skip
+        self.off, self._mean, self._up = off, np.zeros(m), np.zeros(3)
+        self._at_v, self._limit = system.order[6:], torque
+        self._bound = bind((robot, self._signals, self._mean, self._up, off))
+        self._smooth = entry(smooth, self._bound, 0.0)
+        self._isolate = entry(isolate, self._bound, 0.0)
+        self._last = np.zeros((2, a))
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget all signals, and what is usual."""
+        self._t, self._since = np.nan, np.nan
+        self.off[:] = 0.0
+
+    def __call__(self, sensed: Sensed, sent: Array, share: float) -> bool:
+        """Return True if a joint contradicts its torque.
+
+        Args:
+            sensed: The newest plausible readings.
+            sent: Rows tau, q, v, kp, kd that the drives have applied since the last readings, shape (5, a).
+            share: Smallest error of a torque that is a fault, as a share of the torque limit.
+        """
+        state, now, a = sensed.state, self._signals.now, len(self.off)
+        h = state.t - self._t
+        self._t = state.t
+        joints = np.stack((state.q[self._system.joint_q], state.v[self._at_v]))
+        now[:a] = joints[0]
+        middle = joints if h != h else 0.5 * (joints + self._last)
+        self._last = joints
+        applied = sent[0] + sent[3] * (sent[1] - middle[0]) + sent[4] * (sent[2] - middle[1])
+        now[a : 2 * a] = np.clip(applied, -self._limit, self._limit)
+        now[2 * a : 2 * a + 3], now[2 * a + 3 :] = state.v[3:6], sensed.accelerometer
+        if not (h > 0.0 and np.isfinite(now).all()):
+            self._signals.once[:] = self._signals.twice[:] = now
+            self._since, self._mean[:] = state.t, 0.0
+            return False
+        self._smooth(self._bound, h)
+        age = state.t - self._since - SETTLE_S
+        if age <= 0.0:
+            return False
+        x, y, z, w = state.q[3:7]
+        self._up[:] = 2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y)
+        self._system.update(self._signals.q, self._signals.v)
+        worst = self._isolate(self._bound, h / min(age + h, USUAL_S))
+        return age > LEARNT_S and worst >= 0 and abs(self.off[worst]) > share * self._limit[worst]
+
+
+def judged(contacts: object) -> SphereContacts | None:
+    """Return the feet of a robot whose motion can be judged; None for others.
+
+    Such a robot has `SphereContacts`. All velocities except the base's are those of actuated joints with one position.
+    """
+    if not isinstance(contacts, SphereContacts):
+        return None
+    system = contacts.system
+    usual = system.floats and system.n_unactuated == 6 and not system.joint_circle.any()
+    return contacts if usual else None
+
+
+@njit(cache=True, error_model="numpy")
+def smooth(bound: Bound, h: float) -> None:  # pragma: no cover - compiled
+    """Pass new signals through the filter, `h` [s] after the last, and write configuration, velocity, acceleration.
+
+    Args:
+        bound: Robot and `Signals`, as in `MotionJudge`.
+        h: Time since the last signals [s].
+    """
+    robot, signals, _, _, off = bound.borrowed
+    now, once, twice, a = signals.now, signals.once, signals.twice, off.shape[0]
+    share = h / (h + SMOOTHING_S)
+    for i in range(now.shape[0]):
+        once[i] += share * (now[i] - once[i])
+        twice[i] += share * (once[i] - twice[i])
+    for k in range(3):
+        gyro = 2 * a + k
+        signals.acceleration[k] = twice[gyro + 3] + GRAVITY[k]
+        signals.acceleration[3 + k] = (once[gyro] - twice[gyro]) / SMOOTHING_S
+        signals.v[3 + k] = twice[gyro]
+    for j in range(a):
+        signals.q[robot.at_q[j]] = twice[j]
+        signals.v[robot.order[6 + j]] = (once[j] - twice[j]) / SMOOTHING_S
+        signals.acceleration[6 + j] = (now[j] - 2.0 * once[j] + twice[j]) / SMOOTHING_S**2
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def reach(robot: _Robot, up: Array, out: Array) -> None:  # pragma: no cover - compiled
+    """Write the rows ``J W`` of the lowest points of all spheres, shape (3 k, m); `up` is vertical, shape (3,)."""
+    J = robot.terms.jacobian
+    for k in range(robot.joint.shape[0]):
+        at, turn, offset = robot.position[robot.joint[k]], robot.rotation[robot.joint[k]], robot.offset[k]
+        point = np.empty(3)
+        for x in range(3):
+            point[x] = at[x] - robot.radius[k] * up[x]
+            for y in range(3):
+                point[x] += turn[x, y] * offset[y]
+        for i in range(J.shape[1]):
+            factor = robot.weight[i] if robot.moves[k, i] else 0.0
+            for x in range(3):
+                y, z = (x + 1) % 3, (x + 2) % 3
+                out[3 * k + x, i] = factor * (J[x, i] + J[3 + y, i] * point[z] - J[3 + z, i] * point[y])
+
+
+@njit(cache=True, error_model="numpy")
+def isolate(bound: Bound, share: float) -> int:  # pragma: no cover - compiled
+    """Write the errors of torques that would explain z into `MotionJudge.off`; return the faulty joint, -1 if none.
+
+    Args:
+        bound: Robot, `Signals`, mean of z, vertical direction in the base's axes, and `MotionJudge.off`.
+        share: Share by which the mean moves towards the new z, 0 to 1.
+    """
+    robot, signals, mean, up, off = bound.borrowed
+    M, bias, _ = robot.terms
+    m, rows, torque = bias.shape[0], 3 * robot.joint.shape[0], signals.twice[off.shape[0] :]
+    z, force, along = np.empty(m), np.empty(rows), np.empty(rows)
+    B, A, L = np.empty((rows, m)), np.empty((rows, rows)), np.empty((rows, rows))
+    for i in range(m):
+        z[i] = bias[i] - (torque[i - 6] if i >= 6 else 0.0)
+        for j in range(m):
+            z[i] += M[i, j] * signals.acceleration[j]
+        z[i] *= robot.weight[i]
+    reach(robot, up, B)
+    for r in range(rows):
+        for c in range(r + 1):
+            A[r, c] = 0.0
+            for i in range(m):
+                A[r, c] += B[r, i] * B[c, i]
+        A[r, r] *= 1.0 + ROUNDING  # forces on the corners of a sole are not unique
+    if not cholesky(A, L):
+        return -1
+    project(B, L, force, z)
+    size = 0.0
+    for i in range(m):
+        mean[i] += share * (z[i] - mean[i])
+        z[i] -= mean[i]
+        size += z[i] * z[i]
+    project(B, L, force, z)
+    worst, most = -1, ALONE * size
+    for j in range(off.shape[0]):
+        for r in range(rows):
+            along[r] = B[r, 6 + j]
+        solve_lower(L, along)
+        seen = 1.0
+        for r in range(rows):
+            seen -= along[r] * along[r]
+        off[j] = z[6 + j] / (seen * robot.weight[6 + j]) if seen > SEEN else 0.0
+        explained = z[6 + j] ** 2 / seen if seen > SEEN else 0.0
+        if explained > most:
+            worst, most = j, explained
+    return worst
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def project(B: Array, L: Array, force: Array, z: Array) -> None:  # pragma: no cover - compiled
+    """Subtract from z, shape (m,), what forces explain: ``z - Bᵀ (B Bᵀ)⁻¹ B z``; L is the factor of ``B Bᵀ``."""
+    for r in range(B.shape[0]):
+        force[r] = 0.0
+        for i in range(z.shape[0]):
+            force[r] += B[r, i] * z[i]
+    solve_lower(L, force)
+    solve_lower_transposed(L, force)
+    for r in range(B.shape[0]):
+        for i in range(z.shape[0]):
+            z[i] -= B[r, i] * force[r]

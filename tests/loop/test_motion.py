@@ -1,0 +1,97 @@
+"""A motion that contradicts the torque of one joint shows which drive is faulty."""
+
+from __future__ import annotations
+
+import numpy as np
+import pinocchio as pin
+import pytest
+
+from idcontrol import robots
+from idcontrol.loop.motion import LEARNT_S, SETTLE_S, SMOOTHING_S, USUAL_S, MotionJudge, judged
+from idcontrol.loop.safety import Fault, Policy
+from idcontrol.types import Sensed, State
+from tests.loop.storms import Body, Storm, walking
+
+H, SHARE, DEAD_S = 1e-3, Policy().motion_share, 0.35
+JOINT = 4
+"""The joint of these tests."""
+
+
+def standing(robot):
+    """Return a judge, the state at rest, the torques that hold it, and the limits; all feet carry the robot."""
+    model_of = robots.load(robot)
+    feet, system = model_of.contacts(0.8), model_of.system()
+    state = model_of.standing_state()
+    q, v, limit = state.q, np.zeros(system.n_velocities), system.effort_limit
+    hold = pin.rnea(system.model, system.data, q, v, v)
+    pin.computeJointJacobians(system.model, system.data, q)
+    pin.updateFramePlacements(system.model, system.data)
+    rows = []
+    for at, centre in zip(*feet.mounting(), strict=True):
+        J = pin.getJointJacobian(system.model, system.data, int(at), pin.LOCAL_WORLD_ALIGNED)
+        point = system.data.oMi[int(at)].rotation @ centre - np.array([0.0, 0.0, feet.radius[0]])
+        rows.append(J[:3] - pin.skew(point) @ J[3:])
+    J = np.vstack(rows)
+    force = np.linalg.lstsq(J[:, :6].T, hold[:6], rcond=None)[0]
+    torque = (hold - J.T @ force)[6:]
+    return MotionJudge(feet, limit, np.zeros(len(limit))), State(t=0.0, q=q, v=v), torque, limit
+
+
+def judge(robot, change, duration_s=0.3):
+    """Return a judge and its verdicts of a robot at rest whose torques are sent with ``change(t)`` [N m]."""
+    by, state, torque, limit = standing(robot)
+    sent, verdicts = np.zeros((5, len(torque))), []
+    for k in range(round(duration_s / H)):
+        sent[0] = torque + change(k * H) * limit
+        at = State(t=k * H, q=state.q, v=state.v)
+        sensed = Sensed(state=at, tau=sent[0], accelerometer=np.array([0.0, 0.0, 9.81]))
+        verdicts.append(by(sensed, sent, SHARE))
+    return by, verdicts, limit
+
+
+@pytest.mark.parametrize("robot", ["links", "go1", "solo12"])
+@pytest.mark.parametrize("joint", [0, 4, 8])
+def test_the_error_of_a_torque_is_recovered(robot, joint):
+    """The torque that is sent changes by a twentieth of the limit, and the robot does not move."""
+    begin, passed = 1.0, 6
+    by, verdicts, limit = judge(robot, lambda t: 0.05 * (t >= begin) * np.eye(12)[joint], begin + passed * SMOOTHING_S)
+    off = by.off / limit
+    assert np.abs(off).max() == pytest.approx(np.abs(off[joint]))  # opposite hips of a symmetric stance look alike
+    shown = 1.0 - (1.0 + passed) * np.exp(-passed)  # by two lags
+    learnt = (passed - 2.0) * SMOOTHING_S / USUAL_S  # their mean delay is two time constants
+    assert off[joint] == pytest.approx(-0.05 * (shown - learnt), abs=1e-3)
+    assert not any(verdicts[: round(begin / H)])
+    assert all(verdicts[round((begin + 3 * SMOOTHING_S) / H) :])
+
+
+def test_a_robot_at_rest_and_offsets_that_last_are_no_fault():
+    for change in (0.0, 0.05):
+        _, verdicts, _ = judge("go1", lambda t, change=change: change * np.eye(12)[JOINT])
+        assert not any(verdicts)
+
+
+def test_nothing_is_judged_before_the_filters_settle():
+    _, verdicts, _ = judge("go1", lambda t: 0.5 * np.eye(12)[JOINT] * np.sin(50.0 * t))
+    assert not any(verdicts[: round((SETTLE_S + LEARNT_S) / H)])
+
+
+def test_only_floating_robots_with_foot_spheres_are_judged():
+    assert judged(robots.load("links").contacts(0.8)) is not None
+    assert judged(None) is None
+
+
+@pytest.mark.parametrize("kind", ["torque", "impedance"])
+@pytest.mark.parametrize("share", [0.0, 0.6])
+def test_a_weak_drive_is_noticed_before_its_torque_is_wrong_by_a_fifth(kind, share):
+    """The drive reports the torque that was sent."""
+    rig = walking("links", kind, duration_s=0.8)
+    storm = Storm(rig, Body(rig), np.random.default_rng(0))
+    storm.at(DEAD_S, lambda: storm.body.strength.__setitem__(JOINT, share))
+    storm.lie(DEAD_S, 9.0, lambda of: of["tau_applied"].__setitem__(JOINT, rig.loop.row.of["tau"][JOINT]))
+    rig.run()
+    assert rig.loop.safety.ended_by == Fault.MOTION
+    last = next(k for k, row in enumerate(rig.rows) if int(row["faults"]) & Fault.MOTION)
+    assert last >= DEAD_S / H
+    tau = np.array([row["tau"][JOINT] for row in rig.rows[round(DEAD_S / H) : last]])
+    assert (1.0 - share) * np.abs(tau).max() < 0.2 * rig.session.limits.torque[JOINT]
+    assert np.abs(rig.rows[last]["torque_off"]).argmax() == JOINT
