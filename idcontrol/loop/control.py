@@ -164,7 +164,9 @@ class Control:
         if command.status == Status.FAILED:
             return Fault.FAILED  # with the zero torque of a failed command a robot would sink: the last torque holds
         driven = np.ascontiguousarray(command.driven, dtype=np.float64)
-        fault = self._setpoints.take(driven, self._policy.tracking)
+        # a controller that predicts forces knows the torques of the motion; others may move joints by targets alone
+        tied = command.predicted is not None
+        fault = self._setpoints.take(driven, self._policy.tracking, tied=tied)
         if command.status == Status.FALLBACK and fault is not Fault.NOT_FINITE:
             fault |= Fault.FALLBACK
         return fault | self._load.judge(state.t)

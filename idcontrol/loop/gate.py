@@ -8,7 +8,7 @@ change from the last torques to the new ones.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,10 @@ from idcontrol.loop.plausible import Joints
 from idcontrol.loop.safety import Cut, Fault, Limits, admit_kernel
 from idcontrol.loop.wire import LARGEST_GAIN, STIFFEST_RAD, STIFFEST_RAD_S
 from idcontrol.types import Array
+
+TIED: Final = 0.2
+"""Largest torque of a drive's stiffness or damping due to targets away from the reference, as a share of the torque
+limit."""
 
 
 class Asked(NamedTuple):
@@ -73,6 +77,8 @@ class Gate(NamedTuple):
         joints: Positions and velocities of the joints.
         wanted: Commanded torques, shape (a,) [N m].
         held: Commanded rows q, v, kp, kd of the drives, shape (4, a).
+        q_des: Reference positions of the joints, shape (a,) [rad or m].
+        v_des: Reference velocities of the joints, shape (a,) [rad/s or m/s].
         tau: Out: torques of the drives at the positions and velocities in `joints`, shape (a,) [N m].
         sent: In: rows tau, q, v, kp, kd that were sent last; out: rows that may be sent, shape (5, a).
     """
@@ -81,6 +87,8 @@ class Gate(NamedTuple):
     joints: Joints
     wanted: Array
     held: Array
+    q_des: Array
+    v_des: Array
     tau: Array
     sent: Array
 
@@ -91,8 +99,24 @@ def feedback(joints: Joints, sent: Array, j: int) -> float:  # pragma: no cover 
     return sent[3, j] * away(joints, j, sent[1, j]) + sent[4, j] * (sent[2, j] - joints.v[j])
 
 
+@njit(cache=True, inner=True, error_model="numpy")
+def tie(gate: Gate, j: int, dt: float) -> bool:  # pragma: no cover - compiled
+    """Move the targets of drive j in ``Gate.sent`` towards its reference (`TIED`); return True if one was too far.
+
+    The position may be as far ahead as the reference moves in the time `dt` [s].
+    """
+    sent, far = gate.sent, False
+    ahead = abs(gate.v_des[j]) * dt
+    for row, planned, allowed in ((1, gate.q_des[j], ahead), (2, gate.v_des[j], 0.0)):
+        most, off = allowed + TIED * gate.limits[0, j] / sent[row + 2, j], sent[row, j] - planned
+        if abs(off) > most:  # False without a reference
+            sent[row, j] = planned + np.copysign(most, off)
+            far = True
+    return far
+
+
 @njit(cache=True)
-def let_through(bound: Bound, drives: bool, share: float, dt: float) -> int:  # pragma: no cover - compiled
+def let_through(bound: Bound, drives: bool, tied: bool, share: float, dt: float) -> int:  # pragma: no cover - compiled
     """Write the rows that may be sent into `Gate.sent`: torques, and with `drives` also targets and gains.
 
     Bounds on the gains limit the drives' reaction to motion. To reduce a drive's torque, the gate changes the
@@ -101,6 +125,7 @@ def let_through(bound: Bound, drives: bool, share: float, dt: float) -> int:  # 
     Args:
         bound: A `Gate`.
         drives: True to send targets and gains, False to send only torques.
+        tied: True to keep targets near the reference (`tie`).
         share: Factor on commanded torques and gains.
         dt: Time since the last rows were sent [s].
 
@@ -122,6 +147,8 @@ def let_through(bound: Bound, drives: bool, share: float, dt: float) -> int:  # 
                 sent[row, j] = max(min(share * gate.held[row - 1, j], most, LARGEST_GAIN), 0.0)
                 if sent[row, j] != share * gate.held[row - 1, j]:
                     cut |= 16
+            if tied and tie(gate, j, dt):
+                cut |= 32
             back[j] = feedback(joints, sent, j)
         wanted[j] = share * gate.wanted[j] + back[j]
     cut |= admit_kernel(gate.limits, wanted, last, joints.q, joints.v, 1.0, dt, tau)
@@ -162,19 +189,22 @@ class Setpoints:
         self.sent, self.held = of["sent"], np.zeros((4, a))
         self.values = self.sent.ravel()
         self._desired = of["q_des"], of["v_des"]
-        self._limits, self._share = limits.gate, 1.0
+        self._limits, self._share, self._tied = limits.gate, 1.0, False
         self._admitted = limits.gate.copy()
         self._asked = bind(Asked(self.wanted, self.held, of["q_des"], joints))
         self._take = entry(take, self._asked, self.tau)
-        self._gate = bind(Gate(self._admitted, joints, self.wanted, self.held, self.tau, self.sent))
-        self._admit = entry(let_through, self._gate, False, 0.0, 0.0)
+        self._gate = bind(Gate(self._admitted, joints, self.wanted, self.held, *self._desired, self.tau, self.sent))
+        self._admit = entry(let_through, self._gate, False, False, 0.0, 0.0)
 
-    def take(self, command: Array, tracking: float) -> Fault:
+    def take(self, command: Array, tracking: float, *, tied: bool = False) -> Fault:
         """Adopt a command, torques (a,) or rows for the drives (5, a), if it is finite; return the fault.
+
+        If `tied`, its torques alone suffice for the reference, and its targets must be near the reference (`tie`).
 
         The fault is `NOT_FINITE` if the command is not finite, `ASTRAY` if a joint is further than `tracking` [rad]
         from its reference, and otherwise `NONE`.
         """
+        self._tied = tied
         finite, off = self._take(self._asked, command.ravel())
         if not finite:
             return Fault.NOT_FINITE
@@ -196,7 +226,7 @@ class Setpoints:
         """
         if power != self._share:
             self._share, self._admitted[:2] = power, power * self._limits[:2]
-        cut = self._admit(self._gate, drives, share, dt)
+        cut = self._admit(self._gate, drives, self._tied, share, dt)
         return Cut(cut) if cut else Cut.NONE
 
     def clear(self) -> None:

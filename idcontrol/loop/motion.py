@@ -186,7 +186,8 @@ class MotionJudge:
 def judged(contacts: object) -> SphereContacts | None:
     """Return the feet of a robot whose motion can be judged; None for others.
 
-    Such a robot has `SphereContacts`. All velocities except the base's are those of actuated joints with one position.
+    Such a robot has `SphereContacts` and a floating base; each other velocity belongs to an actuated joint that has
+    one position.
     """
     if not isinstance(contacts, SphereContacts):
         return None

@@ -174,7 +174,7 @@ MEANINGS: Mapping[Fault, str] = MappingProxyType(
         Fault.QUATERNION: "the base's quaternion was not of unit norm",
         Fault.POSE: "the machine cannot start from its joint positions",
         Fault.STALE: "the machine repeated an old state: its time stood still",
-        Fault.CUT: "commanded torques or gains were beyond the limits or rates of the motors for too long",
+        Fault.CUT: "commanded torques, gains or targets were beyond the limits of the motors for too long",
         Fault.TORQUE: "a drive did not apply the torque that was sent",
         Fault.LOAD: "a force that no contact explains acted on the base",
         Fault.MOTION: "the motion contradicted the torque of a joint: its drive or encoder is faulty",
@@ -487,7 +487,8 @@ class Cut(enum.IntFlag):
     GAIN = 16
     """A gain of a drive was too large."""
     TARGET = 32
-    """The targets of a drive demanded more torque than its feed-forward torque could cancel."""
+    """The targets of a drive demanded more torque than its feed-forward torque could cancel, or were too far from the
+    reference (`idcontrol.loop.gate.tie`)."""
 
 
 def admit(limits: Limits, wanted: Array, last: Array, q: Array, v: Array, share: float, dt: float, out: Array) -> Cut:

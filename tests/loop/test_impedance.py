@@ -223,6 +223,26 @@ def test_a_command_within_all_limits_passes_the_gate_to_the_bit():
     np.testing.assert_array_equal(setpoints.sent, command)
 
 
+@pytest.mark.parametrize(("row", "far"), [(1, 0.12), (1, -0.12), (2, 1.2), (2, -1.2)])
+def test_targets_far_from_the_reference_of_a_model_add_at_most_a_fifth_of_the_limit(row, far):
+    joints = Joints(
+        at_q=np.arange(2), circle=np.zeros(2, bool), at_v=np.arange(2), q=np.full(2, 0.1), v=np.full(2, 0.3)
+    )
+    of = {"tau_wanted": np.zeros(2), "tau": np.zeros(2), "q_des": np.full(2, 0.1), "v_des": np.full(2, 0.3)}
+    of["sent"] = np.zeros((5, 2))
+    setpoints, torque = Setpoints(of, joints, limits()), np.array([0.1, 0.2])
+    command = np.array([torque, of["q_des"], of["v_des"], KP, KD])
+    command[row] += far
+    for tied in (False, True):
+        for _ in range(50):  # beyond the limit of the rate
+            setpoints.take(command, np.inf, tied=tied)
+            cut = setpoints.admit(1.0, H, drives=True)
+        assert (Cut.TARGET in cut) is tied
+        ahead = np.abs(KP * of["v_des"] * H) if row == 1 else 0.0
+        added = np.sign(far) * (ahead + 0.2 * TORQUE) if tied else (KP, KD)[row - 1] * far
+        np.testing.assert_allclose(setpoints.tau, np.clip(torque + added, -TORQUE, TORQUE), rtol=1e-9)
+
+
 @pytest.mark.parametrize("field", ["q", "v", "kp", "kd"])
 def test_an_impedance_with_a_nan_is_not_sent(field):
     def sick(call, command):
