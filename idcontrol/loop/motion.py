@@ -33,7 +33,7 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.dynamics.system import Terms
 from idcontrol.kernels.bound import Bound, bind, entry
 from idcontrol.kernels.jit import njit
-from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed
+from idcontrol.kernels.linear import assign, cholesky, solve_lower, solve_lower_transposed
 from idcontrol.kernels.placements import placement_views
 from idcontrol.sensing.legs import GRAVITY
 from idcontrol.types import Array, Booleans, Integers, Sensed
@@ -57,6 +57,9 @@ JOINT: Final = 0.02
 """Standard deviation of a joint's torque, as a share of its limit."""
 ROUNDING: Final = 1e-9
 """Relative regularization of the forces."""
+FRICTION: Final = 7.0
+"""Largest error that dry friction at all joints can look like, as a multiple of the friction of a joint: 6.3 in walks
+of `go1` with 0.2 N m at every joint."""
 SEEN: Final = 0.01
 """Smallest ``‖N e_j‖²`` of a joint that is judged."""
 
@@ -69,6 +72,8 @@ class Signals(NamedTuple):
         q: Configuration with the base at the origin and unrotated, shape (nq,): positions after two lags.
         v: Velocity in Pinocchio's layout, shape (nv,).
         acceleration: Acceleration in the system's order, shape (m,).
+        speed: Velocities of the joints before the filter, shape (a,).
+        up: Vertical direction in the base's axes, shape (3,).
     """
 
     now: Array
@@ -77,6 +82,8 @@ class Signals(NamedTuple):
     q: Array
     v: Array
     acceleration: Array
+    speed: Array
+    up: Array
 
 
 class _Robot(NamedTuple):
@@ -92,6 +99,7 @@ class _Robot(NamedTuple):
         radius: Radii of the spheres, shape (k,) [m].
         moves: True for velocities that move each sphere, shape (k, m).
         weight: W, shape (m,) [1/N, 1/(N m)].
+        limit: Torque limits, shape (a,) [N m].
     """
 
     terms: Terms
@@ -104,6 +112,7 @@ class _Robot(NamedTuple):
     radius: Array
     moves: Booleans
     weight: Array
+    limit: Array
 
 
 class MotionJudge:
@@ -130,19 +139,22 @@ class MotionJudge:
         weight[:6] = np.repeat([1.0, 1.0 / ARM_M], 3) / (BASE * system.mass * -GRAVITY[2])
         weight[6:] = 1.0 / (JOINT * torque)
         now, once, twice = np.zeros((3, 2 * a + 6))
-        self._signals = Signals(now, once, twice, np.zeros(system.model.nq), np.zeros(m), np.zeros(m))
+        self._signals = Signals(
+            now, once, twice, np.zeros(system.model.nq), np.zeros(m), np.zeros(m), np.zeros(a), np.zeros(3)
+        )
         self._signals.q[6] = 1.0
         position, rotation = placement_views(system.data.oMi)
         robot = _Robot(
             system.terms, system.joint_q, system.order, position, rotation, joint, offset, feet.radius,
-            system.support[joint], weight,
+            system.support[joint], weight, torque,
         )  # fmt: skip
-        self.off, self._mean, self._up = off, np.zeros(m), np.zeros(3)
-        self._at_v, self._limit = system.order[6:], torque
-        self._bound = bind((robot, self._signals, self._mean, self._up, off))
-        self._smooth = entry(smooth, self._bound, 0.0)
+        self.off, self._mean, self._limit = off, np.zeros(m), torque
+        known = system.actuators
+        self._friction = np.zeros(a) if known is None else FRICTION * known.friction
+        self._bound = bind((robot, self._signals, self._mean, off))
+        like = np.zeros(system.model.nq), np.zeros(m), np.zeros(3), np.zeros((5, a))
+        self._smooth = entry(smooth, self._bound, *like, 0.0)
         self._isolate = entry(isolate, self._bound, 0.0)
-        self._last = np.zeros((2, a))
         self.restart()
 
     def restart(self) -> None:
@@ -156,31 +168,21 @@ class MotionJudge:
         Args:
             sensed: The newest plausible readings.
             sent: Rows tau, q, v, kp, kd that the drives have applied since the last readings, shape (5, a).
-            share: Smallest error of a torque that is a fault, as a share of the torque limit.
+            share: Smallest error of a torque that is a fault, as a share of the torque limit, without dry friction.
         """
-        state, now, a = sensed.state, self._signals.now, len(self.off)
-        h = state.t - self._t
-        self._t = state.t
-        joints = np.stack((state.q[self._system.joint_q], state.v[self._at_v]))
-        now[:a] = joints[0]
-        middle = joints if h != h else 0.5 * (joints + self._last)
-        self._last = joints
-        applied = sent[0] + sent[3] * (sent[1] - middle[0]) + sent[4] * (sent[2] - middle[1])
-        now[a : 2 * a] = np.clip(applied, -self._limit, self._limit)
-        now[2 * a : 2 * a + 3], now[2 * a + 3 :] = state.v[3:6], sensed.accelerometer
-        if not (h > 0.0 and np.isfinite(now).all()):
-            self._signals.once[:] = self._signals.twice[:] = now
+        state = sensed.state
+        h, self._t = state.t - self._t, state.t
+        if not self._smooth(self._bound, state.q, state.v, sensed.accelerometer, sent, h):
             self._since, self._mean[:] = state.t, 0.0
             return False
-        self._smooth(self._bound, h)
         age = state.t - self._since - SETTLE_S
         if age <= 0.0:
             return False
-        x, y, z, w = state.q[3:7]
-        self._up[:] = 2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y)
         self._system.update(self._signals.q, self._signals.v)
         worst = self._isolate(self._bound, h / min(age + h, USUAL_S))
-        return age > LEARNT_S and worst >= 0 and abs(self.off[worst]) > share * self._limit[worst]
+        if age <= LEARNT_S or worst < 0:
+            return False
+        return bool(abs(self.off[worst]) > share * self._limit[worst] + self._friction[worst])
 
 
 def judged(contacts: object) -> SphereContacts | None:
@@ -197,16 +199,42 @@ def judged(contacts: object) -> SphereContacts | None:
 
 
 @njit(cache=True, error_model="numpy")
-def smooth(bound: Bound, h: float) -> None:  # pragma: no cover - compiled
-    """Pass new signals through the filter, `h` [s] after the last, and write configuration, velocity, acceleration.
+def smooth(
+    bound: Bound, q: Array, v: Array, accelerometer: Array, sent: Array, h: float
+) -> bool:  # pragma: no cover - compiled
+    """Pass new signals through the filter, and write configuration, velocity and acceleration.
+
+    The drives' torques are those at the middle of the old and the new state.
 
     Args:
         bound: Robot and `Signals`, as in `MotionJudge`.
+        q: Configuration in Pinocchio's layout, shape (nq,).
+        v: Velocity in Pinocchio's layout, shape (m,).
+        accelerometer: Specific force of the base, shape (3,) [m/s²].
+        sent: Rows tau, q, v, kp, kd, shape (5, a).
         h: Time since the last signals [s].
+
+    Returns:
+        False if the filter begins anew: `h` is not positive, or a signal is not finite.
     """
-    robot, signals, _, _, off = bound.borrowed
+    robot, signals, _, off = bound.borrowed
     now, once, twice, a = signals.now, signals.once, signals.twice, off.shape[0]
+    continues = h > 0.0
     share = h / (h + SMOOTHING_S)
+    for j in range(a):
+        place, speed = q[robot.at_q[j]], v[robot.order[6 + j]]
+        middle, slope = (0.5 * (place + now[j]), 0.5 * (speed + signals.speed[j])) if continues else (place, speed)
+        torque = sent[0, j] + sent[3, j] * (sent[1, j] - middle) + sent[4, j] * (sent[2, j] - slope)
+        now[j], signals.speed[j] = place, speed
+        now[a + j] = min(max(torque, -robot.limit[j]), robot.limit[j])
+    for k in range(3):
+        now[2 * a + k], now[2 * a + 3 + k] = v[3 + k], accelerometer[k]
+    for x in now:
+        continues = continues and np.isfinite(x)
+    if not continues:
+        assign(once, now)
+        assign(twice, now)
+        return False
     for i in range(now.shape[0]):
         once[i] += share * (now[i] - once[i])
         twice[i] += share * (once[i] - twice[i])
@@ -219,6 +247,10 @@ def smooth(bound: Bound, h: float) -> None:  # pragma: no cover - compiled
         signals.q[robot.at_q[j]] = twice[j]
         signals.v[robot.order[6 + j]] = (once[j] - twice[j]) / SMOOTHING_S
         signals.acceleration[6 + j] = (now[j] - 2.0 * once[j] + twice[j]) / SMOOTHING_S**2
+    signals.up[0] = 2.0 * (q[3] * q[5] - q[6] * q[4])
+    signals.up[1] = 2.0 * (q[4] * q[5] + q[6] * q[3])
+    signals.up[2] = 1.0 - 2.0 * (q[3] * q[3] + q[4] * q[4])
+    return True
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -244,10 +276,10 @@ def isolate(bound: Bound, share: float) -> int:  # pragma: no cover - compiled
     """Write the errors of torques that would explain z into `MotionJudge.off`; return the faulty joint, -1 if none.
 
     Args:
-        bound: Robot, `Signals`, mean of z, vertical direction in the base's axes, and `MotionJudge.off`.
+        bound: Robot, `Signals`, mean of z, and `MotionJudge.off`.
         share: Share by which the mean moves towards the new z, 0 to 1.
     """
-    robot, signals, mean, up, off = bound.borrowed
+    robot, signals, mean, off = bound.borrowed
     M, bias, _ = robot.terms
     m, rows, torque = bias.shape[0], 3 * robot.joint.shape[0], signals.twice[off.shape[0] :]
     z, force, along = np.empty(m), np.empty(rows), np.empty(rows)
@@ -257,7 +289,7 @@ def isolate(bound: Bound, share: float) -> int:  # pragma: no cover - compiled
         for j in range(m):
             z[i] += M[i, j] * signals.acceleration[j]
         z[i] *= robot.weight[i]
-    reach(robot, up, B)
+    reach(robot, signals.up, B)
     for r in range(rows):
         for c in range(r + 1):
             A[r, c] = 0.0

@@ -77,9 +77,9 @@ class Observer:
             )
         )
         self._judged = entry(judge, self._judge, said, 0.0, False)
-        row, torque = telemetry.row.of, parts.limits.torque
-        self._sent = row["sent"]
-        self._motion = None if parts.feet is None else MotionJudge(parts.feet, torque, row["torque_off"])
+        self._sent, off = telemetry.row.of["sent"], telemetry.row.of["torque_off"]
+        full = parts.limits.torque / parts.limits.power
+        self._motion = None if parts.feet is None else MotionJudge(parts.feet, full, off)
 
     def read(self, datagram: Datagram, now: int, *, running: bool, working: bool) -> None:
         """Read a state and judge it.

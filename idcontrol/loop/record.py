@@ -41,14 +41,14 @@ from idcontrol.record.recording import Recorder
 from idcontrol.types import Array, Booleans, Event, Status
 
 EXTRA = (
-    *COURSE, "t_machine", "tau_wanted", "sent", "tau_applied", "accelerometer", "dropped", "status", "step_us",
-    "drive_error", "temperature", "voltage", "estop", "axes", "buttons",
+    *COURSE, "t_machine", "tau_wanted", "sent", "torque_off", "tau_applied", "accelerometer", "dropped", "status",
+    "step_us", "drive_error", "temperature", "voltage", "estop", "axes", "buttons",
 )  # fmt: skip
 """Telemetry channels that every loop records in addition to `Session.channels`."""
 TIMES = tuple(name for name in EXTRA if name.endswith("_us"))
 UNITS = {
-    **dict.fromkeys(TIMES, "us"), "utc_s": "s", "t_machine": "s", "tau_wanted": "N m", "tau_applied": "N m",
-    "accelerometer": "m/s²", "temperature": "°C", "voltage": "V",
+    **dict.fromkeys(TIMES, "us"), "utc_s": "s", "t_machine": "s", "tau_wanted": "N m", "torque_off": "N m",
+    "tau_applied": "N m", "accelerometer": "m/s²", "temperature": "°C", "voltage": "V",
 }  # fmt: skip
 """Units of the channels in `EXTRA`."""
 WALL_TIME = (*TIMES, "utc_s", "sequence", "machine_sequence", "echo", "missed", "switches")

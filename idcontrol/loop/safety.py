@@ -265,7 +265,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             may not stand still while its torque changes by more than this and its reference by more than `frozen`.
         load_share: Largest difference of the unexplained force on the base from its usual value, as a share of the
             robot's weight.
-        motion_share: Largest error of a drive's torque that the motion may show, as a share of the torque limit.
+        motion_share: Largest error of a drive's torque that the motion may show, as a share of the torque limit at full
+            power; if the drives' dry friction is modelled, more is allowed (`idcontrol.loop.motion`).
         stop_button: Button of the machine's joystick that requests the end: the robot comes to rest and lies down.
         hot_c: Highest temperature of a drive [°C]; null means the limit in the robot file.
         voltage_v: Lowest and highest supply voltage [V]; null means the limits in the robot file.
@@ -311,7 +312,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     cut_s: Duration = 0.2
     torque_share: Positive = 0.15
     load_share: Positive = 0.06
-    motion_share: Positive = 0.02
+    motion_share: Positive = 0.03
     stop_button: Annotated[int, msgspec.Meta(ge=0, le=31)] = 0
     hot_c: Positive | None = None
     voltage_v: tuple[NotNegative, Positive] | None = None
@@ -455,6 +456,7 @@ class Limits:
         damping: D of the brake (`idcontrol.loop.brake`) [N m s/rad].
         least_share: Share of `torque` and `torque_rate` that the gate admits when torques begin; below 1 it then grows
             to 1 (`Policy.power_ramp_s`).
+        power: `torque` as a share of the motors' full torque.
         hot_c: Highest temperature of a drive [°C].
         voltage_v: Lowest and highest supply voltage [V].
         gate: The first five limits as rows, shape (5, a), for `admit_kernel`.
@@ -467,6 +469,7 @@ class Limits:
     speed: Array
     damping: Array
     least_share: float = 1.0
+    power: float = 1.0
     hot_c: float = 80.0
     voltage_v: tuple[float, float] = (0.0, 1e6)
     gate: Array = field(init=False)

@@ -206,6 +206,7 @@ class WalkSession:
             speed=limits.speed,
             damping=robot.brake_damping(self.system.actuated_names),
             least_share=1.0 if power == 1.0 else LEAST_POWER / power,
+            power=power,
             hot_c=drives.temperature_c,
             voltage_v=drives.voltage_v,
         )

@@ -12,7 +12,7 @@ from idcontrol.loop.safety import Fault, Policy
 from idcontrol.types import Sensed, State
 from tests.loop.storms import Body, Storm, walking
 
-H, SHARE, DEAD_S = 1e-3, Policy().motion_share, 0.35
+H, SHARE, DEAD_S = 1e-3, 0.02, 0.6
 JOINT = 4
 """The joint of these tests."""
 
@@ -81,10 +81,10 @@ def test_only_floating_robots_with_foot_spheres_are_judged():
 
 
 @pytest.mark.parametrize("kind", ["torque", "impedance"])
-@pytest.mark.parametrize("share", [0.0, 0.6])
-def test_a_weak_drive_is_noticed_before_its_torque_is_wrong_by_a_fifth(kind, share):
+@pytest.mark.parametrize(("share", "least"), [(0.0, Policy().motion_share), (0.6, SHARE)])
+def test_a_weak_drive_is_noticed_before_its_torque_is_wrong_by_a_fifth(kind, share, least):
     """The drive reports the torque that was sent."""
-    rig = walking("links", kind, duration_s=0.8)
+    rig = walking("links", kind, duration_s=0.8, policy=Policy(motion_share=least))
     storm = Storm(rig, Body(rig), np.random.default_rng(0))
     storm.at(DEAD_S, lambda: storm.body.strength.__setitem__(JOINT, share))
     storm.lie(DEAD_S, 9.0, lambda of: of["tau_applied"].__setitem__(JOINT, rig.loop.row.of["tau"][JOINT]))
