@@ -88,10 +88,11 @@ class Linearization:
         room: Returns `margin`, which takes longer than the derivative.
         reason: Empty if `slopes` is the derivative of the step; otherwise the reason why all or some of `slopes` are
             not derivatives.
-        error: Relative error of the conditions that were differentiated, for each parameter. An error above 1e-9 for
-            ``"mu"`` means that contacts slide in parallel, so forces jump when the friction of one contact changes.
-            Only the sum of the columns is then a derivative, with respect to the friction of all contacts together.
-            Such an error for ``"normal"`` means that the contacts cannot all slide on when one normal turns.
+        error: Relative error of the conditions that were differentiated, for each parameter. If the error for ``"mu"``
+            is much larger than for other parameters, contacts slide in parallel, so forces jump when the friction of
+            one contact changes. Only the sum of the columns is then a derivative, with respect to the friction of all
+            contacts together. Such an error for ``"normal"`` means that the contacts cannot all slide on when one
+            normal turns.
         slopes: Derivative of each output, with one column per variable of the step.
         sizes: Number of entries of each parameter.
         parts: Returns how a parameter acts through the variables, by its name.
