@@ -237,7 +237,7 @@ def test_own_controller_on_tasks_is_measured_though_it_writes_no_errors_or_deman
     (tmp_path / "own.py").write_text(OWN)
     metrics = run(tmp_path / "run", SWAY, controller=f"{tmp_path}/own.py:Limp", duration_s=0.1)
     assert metrics["demand_free_share"] == metrics["demand_infeasible_share"] == 0.0
-    assert metrics["com_err_end_m"] > 5e-3  # the knees give way
+    assert metrics["com_err_end_m"] > 5e-3  # without torques the knees fold
 
 
 def test_errors_are_of_the_true_motion_not_of_the_sensed_one(tmp_path, swayed):
