@@ -152,9 +152,9 @@ class Walk:
 
     A foot in the air follows its path, and then continues downwards until a force on it is sensed; then it stands. If
     `Steps.reach_m` is positive, steps are replanned when the measured centre of mass leaves its path
-    (`idcontrol.planners.capture`), or a foot lands early or elsewhere. Then a standing machine also takes steps when
-    its soles cannot balance it, and one more step if its feet are not beside each other. Along a route, the steps are
-    placed anew at each liftoff.
+    (`idcontrol.planners.capture`), and afterwards also when a foot lands early or elsewhere. Then a standing machine
+    also takes steps when its soles cannot balance it, and one more step if its feet are not beside each other. Along a
+    route, the steps are placed anew at each liftoff.
 
     Attributes:
         walk: The walk, with the turn of the first plan and its longest times of single and double support.
@@ -355,7 +355,8 @@ class Walk:
             if t > step.lift_s + EARLIEST * (step.land_s - step.lift_s) and load[foot] > enough:
                 off = float(np.linalg.norm(body.centres(state.q)[foot, :2] - place[:2]))
                 self.landings.append(Landing(foot, t - step.land_s, off))
-                self._strayed |= off > LEAVES_M or t < step.land_s - EARLY_S
+                strayed = off > LEAVES_M or t < step.land_s - EARLY_S
+                self._strayed |= strayed and self.caught > 0  # a slightly sunk machine lands early in every step
                 body.land(foot, here[body.feet[foot].frame])
                 del self._starts[foot]
             else:
