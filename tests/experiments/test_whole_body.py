@@ -18,7 +18,7 @@ from idcontrol.record.recording import load
 from idcontrol.scenes.body import Body, trunk_frames
 from idcontrol.scenes.disturbances import scaled
 from idcontrol.scenes.motions import Arms, Oscillation, Reach, Walk
-from idcontrol.scenes.whole_body import Punches, Push, WholeBodyScene
+from idcontrol.scenes.whole_body import Punches, Push, Unknown, WholeBodyScene
 from idcontrol.sensing import Sensing
 from idcontrol.sensing.disturbance import BiasLevel, NoiseLevel
 from idcontrol.show.view.film import Film
@@ -476,6 +476,17 @@ def test_humanoid_walks_ten_steps(tmp_path, robot, plant):
     assert metrics["torque_share_max"] < {"talos": 0.7, "g1": 0.8}[robot]
     assert metrics["dtau_mean_nm_s"] < 100.0
     assert metrics["demand_free_share"] > 0.9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("error", [-0.03, 0.03])
+@pytest.mark.parametrize("robot", ["talos", "g1"])
+def test_wrong_masses_change_no_step_of_a_walk(tmp_path, robot, error):
+    walk = msgspec.structs.replace(WALK.walk, count=4)
+    metrics = run(tmp_path / "run", WALK, robot=robot, walk=walk, unknown=Unknown(mass_error=error), duration_s=6.0)
+    assert metrics["completed"]
+    assert metrics["replans"] == 0
+    assert metrics["com_err_rms_m"] < 5e-3  # of which 4 mm are sag
 
 
 @pytest.mark.slow
