@@ -45,7 +45,7 @@ from idcontrol.loop.transport.shared import BYTES, SharedLink, named
 from idcontrol.loop.transport.udp import LOOPBACK, Address, UdpLink, address
 from idcontrol.loop.wire import FASTEST, HEAD_BYTES, MAGIC, Drop, SessionNumbers, names_number
 from idcontrol.record.channels import width
-from idcontrol.types import State
+from idcontrol.types import Array, State
 
 RING_S = 10.0
 """Length of the rings [s]; also the largest lag of the recorder."""
@@ -212,9 +212,18 @@ class _Work:
             stance=sensing.stance(self.settings.sensing, self._feet),
             translation=self._translation(),
             feet=motion.judged(session.setup().contacts),
+            friction=self._friction(),
             notes=session.notes,
             between=session.between(),
         )
+
+    def _friction(self) -> Array | float:
+        """Return the dry friction of the joints [N m]: a real robot has friction even if the loop's model has none."""
+        session, modelled = self.session, self.session.system.actuators
+        if self.settings.peer is None:
+            return 0.0 if modelled is None else modelled.friction
+        unknown = motion.UNKNOWN * session.limits.torque / session.limits.power
+        return unknown if session.friction is None else session.friction
 
     def _sense(self) -> Callable[[], Sense] | None:
         """Return a function that creates a `Sense`; None if the loop uses received states unchanged."""

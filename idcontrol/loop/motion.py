@@ -60,6 +60,8 @@ ROUNDING: Final = 1e-9
 FRICTION: Final = 7.0
 """Largest error that dry friction at all joints can look like, as a multiple of the friction of a joint: 6.3 in walks
 of `go1` with 0.2 N m at every joint."""
+UNKNOWN: Final = 0.01
+"""Dry friction that is assumed of a real robot whose file has none, as a share of the torque limit."""
 SEEN: Final = 0.01
 """Smallest ``‖N e_j‖²`` of a joint that is judged."""
 
@@ -123,13 +125,14 @@ class MotionJudge:
             (a,) [N m]; zero before the first judgement.
     """
 
-    def __init__(self, feet: SphereContacts, torque: Array, off: Array) -> None:
+    def __init__(self, feet: SphereContacts, torque: Array, friction: Array | float, off: Array) -> None:
         """Judge a floating robot.
 
         Args:
             feet: Foot spheres with a `System` that nothing else uses. The system's actuated joints have one position
                 each, and the base has its only unactuated velocities.
             torque: Torque limits, shape (a,) [N m].
+            friction: Largest dry friction of each joint, shape (a,) or one for all [N m].
             off: The array that becomes the attribute `off`.
         """
         self._system = system = feet.system
@@ -149,8 +152,7 @@ class MotionJudge:
             system.support[joint], weight, torque,
         )  # fmt: skip
         self.off, self._mean, self._limit = off, np.zeros(m), torque
-        known = system.actuators
-        self._friction = np.zeros(a) if known is None else FRICTION * known.friction
+        self._friction = FRICTION * friction * np.ones(a)
         self._bound = bind((robot, self._signals, self._mean, off))
         like = np.zeros(system.model.nq), np.zeros(m), np.zeros(3), np.zeros((5, a))
         self._smooth = entry(smooth, self._bound, *like, 0.0)

@@ -79,7 +79,7 @@ class Observer:
         self._judged = entry(judge, self._judge, said, 0.0, False)
         self._sent, off = telemetry.row.of["sent"], telemetry.row.of["torque_off"]
         full = parts.limits.torque / parts.limits.power
-        self._motion = None if parts.feet is None else MotionJudge(parts.feet, full, off)
+        self._motion = None if parts.feet is None else MotionJudge(parts.feet, full, parts.friction, off)
 
     def read(self, datagram: Datagram, now: int, *, running: bool, working: bool) -> None:
         """Read a state and judge it.

@@ -266,7 +266,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         load_share: Largest difference of the unexplained force on the base from its usual value, as a share of the
             robot's weight.
         motion_share: Largest error of a drive's torque that the motion may show, as a share of the torque limit at full
-            power; if the drives' dry friction is modelled, more is allowed (`idcontrol.loop.motion`).
+            power; for the dry friction of modelled drives and real robots more is allowed (`idcontrol.loop.motion`).
         stop_button: Button of the machine's joystick that requests the end: the robot comes to rest and lies down.
         hot_c: Highest temperature of a drive [°C]; null means the limit in the robot file.
         voltage_v: Lowest and highest supply voltage [V]; null means the limits in the robot file.

@@ -59,6 +59,7 @@ class Session(Protocol):
         notes: Number of values that the planner notes in each tick.
         orders: Orders in which machines of this robot number their joints, by name.
         lying: State in which the robot lies on the ground; None if it cannot lie.
+        friction: Dry friction of the actuated joints of the real robot, shape (a,) [N m]; None if it is not known.
     """
 
     robot: str
@@ -69,6 +70,7 @@ class Session(Protocol):
     notes: int
     orders: Mapping[str, MachineOrder]
     lying: State | None
+    friction: Array | None
 
     def planner(self) -> Planner:
         """Return a new planner, which the caller must reset."""
@@ -121,6 +123,7 @@ class Parts:
         translation: Maps between the machine's order of joints and the loop's; None if no other order is set.
         feet: Foot spheres with a `System` that nothing else uses, to compare motion and torques
             (`idcontrol.loop.motion`); None for no comparison.
+        friction: Dry friction of the joints in this comparison, shape (a,) or one for all [N m].
         notes: Number of values that the planner notes.
         between: Path on which the machine stands up and lies down; None if the machine is braked at the end instead.
     """
@@ -134,6 +137,7 @@ class Parts:
     stance: Stance | None = None
     translation: Translation | None = None
     feet: SphereContacts | None = None
+    friction: Array | float = 0.0
     notes: int = 0
     between: Between | None = None
 

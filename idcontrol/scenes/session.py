@@ -74,6 +74,7 @@ class WalkSession:
         orders: Orders of joints of the robot file.
         lying: State of a robot that lies at the start; None without a lying pose, if it hangs on a hoist, or if the
             ground is not a plane or its normals have errors.
+        friction: Dry friction by the robot file, shape (a,) [N m]; None if the file has no actuators.
     """
 
     notes = NOTES
@@ -98,6 +99,8 @@ class WalkSession:
         self.system, self.patch = observer.system, observer.sole_patch
         self.start = self._scene.start(np.random.default_rng(config.seed))
         self.limits = self._limits()
+        robot, names = self._scene.robot, self.system.actuated_names
+        self.friction = None if robot.description.actuators is None else robot.actuators(names).friction
         shapes, _ = self.channels()
         self._rise = self._make_rise()
         self.lying = None if self._rise is None else self._on_the_ground(self._rise.lying)

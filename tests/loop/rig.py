@@ -164,7 +164,7 @@ class ArmSession:
         self.config = config or Config()
         self.robot, self.system, self.limits, self.feet, self.notes = "arm", arm(), limits(), (), 0
         self.start = State(t=0.0, q=np.array([0.1, -0.1]), v=np.zeros(2))
-        self.lying = None
+        self.lying = self.friction = None
         self.orders = {"swapped": MachineOrder(joints=("elbow", "shoulder"), turned=("elbow",))}
 
     def planner(self):

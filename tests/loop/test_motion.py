@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pinocchio as pin
 import pytest
 
 from idcontrol import robots
+from idcontrol.loop.launch import _Work
 from idcontrol.loop.motion import LEARNT_S, SETTLE_S, SMOOTHING_S, USUAL_S, MotionJudge, judged
 from idcontrol.loop.safety import Fault, Policy
+from idcontrol.scenes.session import WalkSession
+from idcontrol.scenes.walk import WalkConfig
 from idcontrol.types import Sensed, State
 from tests.loop.storms import Body, Storm, walking
 
@@ -17,7 +22,7 @@ JOINT = 4
 """The joint of these tests."""
 
 
-def standing(robot):
+def standing(robot, friction):
     """Return a judge, the state at rest, the torques that hold it, and the limits; all feet carry the robot."""
     model_of = robots.load(robot)
     feet, system = model_of.contacts(0.8), model_of.system()
@@ -34,12 +39,12 @@ def standing(robot):
     J = np.vstack(rows)
     force = np.linalg.lstsq(J[:, :6].T, hold[:6], rcond=None)[0]
     torque = (hold - J.T @ force)[6:]
-    return MotionJudge(feet, limit, np.zeros(len(limit))), State(t=0.0, q=q, v=v), torque, limit
+    return MotionJudge(feet, limit, friction, np.zeros(len(limit))), State(t=0.0, q=q, v=v), torque, limit
 
 
-def judge(robot, change, duration_s=0.3):
+def judge(robot, change, duration_s=0.3, friction=0.0):
     """Return a judge and its verdicts of a robot at rest whose torques are sent with ``change(t)`` [N m]."""
-    by, state, torque, limit = standing(robot)
+    by, state, torque, limit = standing(robot, friction)
     sent, verdicts = np.zeros((5, len(torque))), []
     for k in range(round(duration_s / H)):
         sent[0] = torque + change(k * H) * limit
@@ -68,6 +73,24 @@ def test_a_robot_at_rest_and_offsets_that_last_are_no_fault():
     for change in (0.0, 0.05):
         _, verdicts, _ = judge("go1", lambda t, change=change: change * np.eye(12)[JOINT])
         assert not any(verdicts)
+
+
+def test_an_error_that_dry_friction_explains_is_no_fault():
+    def change(t):
+        return 0.05 * (t >= 0.3) * np.eye(12)[JOINT]
+
+    assert any(judge("go1", change, 0.4)[1])
+    assert not any(judge("go1", change, 0.4, friction=0.2)[1])  # seven times 0.2 N m are 6 % of the limit
+
+
+def test_a_machine_in_place_of_the_simulated_one_has_the_friction_of_its_robot_file():
+    def friction(robot, peer):
+        session = WalkSession("trot", WalkConfig(robot=robot))
+        return _Work._friction(SimpleNamespace(session=session, settings=SimpleNamespace(peer=peer)))
+
+    assert friction("go1", None) == friction("links", None) == 0.0
+    assert friction("go1", "10.0.0.1:5000").tolist() == [0.2] * 12
+    np.testing.assert_allclose(friction("links", "10.0.0.1:5000"), 0.01 * robots.load("links").system().effort_limit)
 
 
 def test_nothing_is_judged_before_the_filters_settle():

@@ -139,10 +139,7 @@ def derive(bound: Bound, visited: Bound, joints: Bound, solved: Bound, solution:
     moved, f_slope, unexplained, shared, edge = _moved(visited, solved, solution, at, sources, goal, limits)
     for k in shared.bounded:
         held[fixed[k] - (m - a)] = 1
-    out = bounded.copy()
-    pushed = moved.p - rows_transposed(terms, f) - np.ascontiguousarray(J.T) @ f_slope
-    for k in fixed:
-        out[k - (m - a)] = pushed[k]
+    out = _torque_slope(moved.p - rows_transposed(terms, f) - np.ascontiguousarray(J.T) @ f_slope, fixed, bounded)
     error = np.maximum(np.maximum(wrong, moved.error), unexplained)
     force, force_slope = world_forces(site.contacts.axes, site.rows.axes, f, f_slope)
     v_next, v_slope = turned(site.flyers, h, known.v_plus, moved.slope)
@@ -173,6 +170,15 @@ def derive(bound: Bound, visited: Bound, joints: Bound, solved: Bound, solution:
         chosen.shares and shared.faces.owner.shape[0] < f.shape[0],
         bind((J.copy(), chosen.cone.copy(), step.cones.mu.copy(), shared)),
     )
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def _torque_slope(pushed: Array, fixed: Integers, bounded: Array) -> Array:
+    """Return the derivative of the motor impulses: `pushed` (m, P) at fixed joints, else `bounded` (a, P)."""
+    out = bounded.copy()
+    for k in fixed:
+        out[k - (pushed.shape[0] - out.shape[0])] = pushed[k]
+    return out
 
 
 @njit(cache=True, inner=True, error_model="numpy")
