@@ -10,7 +10,7 @@ targets 50 times a second, with random errors. Drives follow the targets with th
 
 from __future__ import annotations
 
-import sys
+import argparse
 
 import numpy as np
 
@@ -57,10 +57,12 @@ def episode(targets: Array, mu: float, seed: int, *, through_filter: bool) -> tu
 
 
 if __name__ == "__main__":
-    recorded = policy()
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("episodes", type=int, help="number of episodes for each friction")
+    episodes, recorded = parser.parse_args().episodes, policy()
     for friction in (0.3, 0.1):
         for through in (False, True):
-            runs = [episode(recorded, friction, seed, through_filter=through) for seed in range(int(sys.argv[1]))]
+            runs = [episode(recorded, friction, seed, through_filter=through) for seed in range(episodes)]
             slid, lasted, fell = (np.array(values) for values in zip(*runs, strict=True))
             print(
                 f"mu {friction}, {'with the filter' if through else 'drives alone'}: feet slide"

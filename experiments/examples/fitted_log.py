@@ -11,6 +11,7 @@ squared differences of the velocities at the ends of these parts. `plant.lineari
 
 from __future__ import annotations
 
+import argparse
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -108,7 +109,7 @@ def missed(values: Array, log: Log, seconds: float) -> tuple[Array, Array]:
     for first in range(0, round(seconds / log.h) - ticks + 1, ticks):
         state, slope = plant.reset(log.states[first]), np.zeros((2 * NOISE.size, values.size))
         for tau in log.tau[first : first + ticks]:
-            state, slope = moved(plant, state, tau, log.h, slope, mu=mu, inertia=inertia)
+            state, slope = moved(plant, tau, log.h, slope, mu=mu, inertia=inertia)
         errors.append((state.v - log.states[first + ticks].v) / NOISE)
         slopes.append(slope[NOISE.size :] / NOISE[:, None])
     return np.concatenate(errors), np.vstack(slopes)
@@ -133,6 +134,7 @@ def fit(log: Log, seconds: float) -> tuple[Array, Array]:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__.partition("\n")[0]).parse_args()
     whole = trot(1.0)
     for seconds in (0.25, 0.5, 1.0):
         values, sd = fit(whole, seconds)

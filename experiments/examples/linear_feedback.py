@@ -12,8 +12,8 @@ feedback. Impedance commands correct each joint separately, with gains for the s
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
-import sys
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -116,6 +116,10 @@ LOOPS: Final = (
 )
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("stiffness", type=float, help="of the joints' feedback [1/s²]")
+    parser.add_argument("damping", type=float, help="of the joints' feedback [1/s]")
+    args = parser.parse_args()
     for name, law, rate_hz in LOOPS:
-        error, rate = trot(law, rate_hz, *map(float, sys.argv[1:3]))
+        error, rate = trot(law, rate_hz, args.stiffness, args.damping)
         print(f"{name}: joint error {1e3 * error:.2f} mrad, torque rate {rate:.0f} N m/s")

@@ -9,7 +9,7 @@ To train a policy on top, let the policy write `References` in place of the sway
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
 
 import numpy as np
@@ -57,6 +57,8 @@ def feet(robot: idc.robots.Robot, states: list[idc.State]) -> Array:
 
 
 if __name__ == "__main__":
-    friction = np.linspace(0.05, 1.0, int(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("robots", type=int, help="number of robots")
+    friction = np.linspace(0.05, 1.0, parser.parse_args().robots)
     for mu, slid in list(zip(friction, sway(friction, 0.2), strict=True))[:: max(1, len(friction) // 8)]:
         print(f"friction {mu:.2f}: feet slid {1e3 * slid:.2f} mm")

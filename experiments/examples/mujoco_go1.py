@@ -11,7 +11,7 @@ The `Bridge` maps joints and feet by their names and refuses a model in which th
 
 from __future__ import annotations
 
-import sys
+import argparse
 from typing import Any
 
 import mujoco
@@ -49,8 +49,11 @@ def trot(model: mujoco.MjModel, duration_s: float) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        chosen = mujoco.MjModel.from_xml_path(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("scene", nargs="?", help="MuJoCo file of a go1 on a floor; Menagerie's go1 by default")
+    scene = parser.parse_args().scene
+    if scene is not None:
+        chosen = mujoco.MjModel.from_xml_path(scene)
     else:
         import mujoco_menagerie
 

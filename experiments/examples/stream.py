@@ -11,8 +11,8 @@ such a file from the plans of `centroidal_mpc.py`, without a plant.
 
 from __future__ import annotations
 
+import argparse
 import os
-import sys
 from typing import Any
 
 import numpy as np
@@ -60,4 +60,8 @@ def write(name: str, path: str, duration_s: float = 10.0) -> None:
 
 
 if __name__ == "__main__":
-    write(sys.argv[1], sys.argv[2])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("robot", help="robot file, or name of a robot of the library")
+    parser.add_argument("file", help="file to write")
+    args = parser.parse_args()
+    write(args.robot, args.file)

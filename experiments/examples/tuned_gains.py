@@ -12,6 +12,7 @@ derivatives of the state.
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import time
 from collections.abc import Callable
@@ -70,12 +71,11 @@ def judged(rows: list[Row], h: float) -> Run:
     return Run(float(np.sqrt(np.square(away).mean())), float(np.sqrt(np.square(change).mean()) / h), gradient)
 
 
-def moved(plant: Stepping, state: State, tau: Array, h: float, slope: Array, /, **turned: Array) -> tuple[State, Array]:
+def moved(plant: Stepping, tau: Array, h: float, slope: Array, /, **turned: Array) -> tuple[State, Array]:
     """Step a plant; return its state and the derivative of the state by k variables, shape (2 m, k).
 
     Args:
         plant: The plant.
-        state: Its state.
         tau: Torques, shape (a,) [N m].
         h: Length of the step [s].
         slope: Derivative of the state before the step, tangents (q, v).
@@ -85,7 +85,6 @@ def moved(plant: Stepping, state: State, tau: Array, h: float, slope: Array, /, 
     try:
         after, step = plant.linearize(tau, h)
     except InputError:  # in flight
-        plant.reset(state)
         return plant.step(tau, h), slope
     if "mu" in turned:
         turned["mu"] = turned["mu"][step.identity]
@@ -123,7 +122,7 @@ def trot(gains: Array, *, derive: bool, duration_s: float = 0.5) -> Run:
             command = controller(state, wanted)
         rows.append(Row(away, command.tau.copy(), slope[joints], turned))
         if derive:
-            state, slope = moved(plant, state, command.tau, h, slope, tau=turned)
+            state, slope = moved(plant, command.tau, h, slope, tau=turned)
         else:
             state = plant.step(command.tau, h)
     return judged(rows, h)
@@ -154,4 +153,5 @@ def compare(run: Callable[..., Run], start: Array) -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__.partition("\n")[0]).parse_args()
     compare(trot, START)

@@ -12,6 +12,7 @@ would be the best.
 
 from __future__ import annotations
 
+import argparse
 from typing import Final
 
 import numpy as np
@@ -97,11 +98,12 @@ def sway(logarithms: Array, *, derive: bool, duration_s: float = 1.0) -> Run:
             command, moves = controller(seen, body.reference()), np.zeros((3, gains.size))
         rows.append(Row(away, command.tau.copy(), moves, turned))
         if derive:
-            state, slope = moved(plant, state, command.tau, H, slope, tau=turned)
+            state, slope = moved(plant, command.tau, H, slope, tau=turned)
         else:
             state = plant.step(command.tau, H)
     return judged(rows, H)
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__.partition("\n")[0]).parse_args()
     compare(sway, START)

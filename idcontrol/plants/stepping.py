@@ -152,26 +152,26 @@ class Stepping:
         """Take one step as `step` does, and return its derivative by state, torques and friction, too.
 
         Raises:
-            InputError: As for `step`; or the step needs substeps, a joint is close to its stop, no contact presses, or
-                this contact model or detector has no derivatives.
+            InputError: As for `step`; or the step needs substeps, a joint is close to its stop, a base flies, or this
+                contact model or detector has no derivatives. The state is then unchanged.
         """
         law, spheres = LAWS.get(self._model), self._contacts
         if law is None or not isinstance(spheres, SphereContacts) or spheres.walls.size:
             raise InputError("only coulomb-lcp, coulomb-cone and noslip, with spheres on the ground, have derivatives")
-        if not 0.0 < dt <= self._dt:
+        if require_positive("time step", dt) > self._dt:
             raise InputError(f"a step of {dt} s needs substeps; take steps of at most {self._dt} s")
-        before = copied(self._state)
-        after = self.step(tau, dt)
-        solution = self.last
-        if (
-            solution is None
-            or reachable_stops(self._stops.bound, before.q, before.v, dt)
-            or not self.contact_forces().identity.size
-        ):
-            raise InputError("in flight, and with a joint close to its stop, a step has no derivative")
+        system, before, tau = self._system, copied(self._state), np.array(tau, dtype=np.float64)
+        require_torques(tau, system.actuated_names)
+        if reachable_stops(self._stops.bound, before.q, before.v, dt):
+            raise InputError("with a joint close to its stop a step has no derivative; take it with step")
+        after, solution = self.step(tau, dt), self.last
+        assert solution is not None
         contacts = spheres.first(len(solution.impulses))
+        if len(system.flyer_q) and untouched(system, contacts, solution.impulses).size:
+            self._stand(before)
+            raise InputError("in flight a step has no derivative; take it with step")
         step = Stepped(dt, before, contacts, tau, solution.v_plus, solution.impulses.T.ravel(), law)
-        return after, linearized(self._system, spheres, step)
+        return after, linearized(system, spheres, step)
 
     @property
     def last(self) -> StepSolution | None:

@@ -498,6 +498,10 @@ def test_unusable_requests_say_what_is_wrong(quadruped):
         (lambda: lin.jvp(q=np.ones(3)), r"change of q has shape \(3,\); it needs \(18,\)"),
         (lambda: lin.vjp(force=np.ones((3, 4))), r"gradient by force has shape \(3, 4\); it needs \(4, 3\)"),
         (lambda: lin.vjp(tau=np.ones(1)), r"gradient by tau has shape \(1,\); it needs \(12,\)"),
+        (lambda: lin.vjp(tau="large"), r"gradient by tau is not an array of numbers; it needs shape \(12,\)"),
+        (lambda: lin.jvp(q=np.full(18, np.nan)), "change of q is not finite at index 0"),
+        (lambda: lin.jacobian(of="tau", by=["q"]), r"parameter \['q'\] is not a string; ask for one of gains, .* at a"),
+        (lambda: lin.jacobian(of=None, by="q"), "output None is not a string"),
     ):
         with pytest.raises(InputError, match=message):
             unusable()

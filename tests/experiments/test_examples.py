@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import runpy
 import shutil
 import socket
 import subprocess
@@ -37,6 +38,7 @@ from tests.loop.test_wire import of_version
 from tests.parameters import one_fast
 
 ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "experiments" / "examples"
 FAST = LoopSettings(transport="inprocess", pacing="fast", start="standing", policy=Policy(damp_s=0.05))
 HEADER = Path(idcontrol.loop.__file__).parent / "idcontrol_wire.h"
 C_SOURCE = Path(idcontrol.experiments.examples.__file__).parent / "machine.c"
@@ -69,6 +71,19 @@ def test_the_example_of_a_whole_body_controller_trots_and_predicts_forces(tmp_pa
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", [file.stem for file in EXAMPLES.glob("*.py") if "__main__" in file.read_text("utf-8")])
+def test_an_example_explains_its_arguments_without_running(name, monkeypatch, capsys):
+    if name == "unitree_robot":
+        pytest.importorskip("cyclonedds")
+    if name == "mujoco_go1":
+        pytest.importorskip("mujoco")
+    monkeypatch.setattr("sys.argv", [name, "--help"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith(f"usage: {name}")
+
+
 def test_linear_feedback_smooths_gains_that_a_slow_loop_cannot_hold():
     joint, linear = (
         linear_feedback.trot(law, 250.0, kp_1_s2=40000.0, kd_1_s=400.0)

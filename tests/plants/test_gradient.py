@@ -124,8 +124,35 @@ def test_steps_without_a_derivative_are_refused():
     plant.reset(state)
     with pytest.raises(InputError, match="needs substeps"):
         plant.linearize(tau, 1e-2)
+
+
+def test_a_refused_step_in_flight_leaves_the_state_unchanged():
+    plant, state, tau = standing(STICKING, 0.8)
     high = state.q.copy()
     high[2] += 1.0
     plant.reset(State(t=0.0, q=high, v=state.v))
     with pytest.raises(InputError, match="in flight"):
         plant.linearize(tau, 1e-3)
+    after = plant.step(tau, 1e-3)
+    assert after.t == 1e-3
+    plant.reset(State(t=0.0, q=high, v=state.v))
+    np.testing.assert_array_equal(after.q, plant.step(tau, 1e-3).q)
+
+
+def test_unusable_arguments_are_refused_in_one_line():
+    plant, state, tau = standing(STICKING, 0.8)
+    for torques, dt, message in (
+        (tau, -1e-3, "time step of a plant must be a positive number, not -0.001"),
+        (tau, np.nan, "time step of a plant must be a positive number, not nan"),
+        (tau[:3], 1e-3, r"torques have shape \(3,\)"),
+        (np.full(12, np.nan), 1e-3, "not finite"),
+    ):
+        plant.reset(state)
+        with pytest.raises(InputError, match=message) as caught:
+            plant.linearize(torques, dt)
+        assert "\n" not in str(caught.value)
+    plant.reset(state)
+    by_list, lin = plant.linearize(tau.tolist(), 1e-3)
+    plant.reset(state)
+    np.testing.assert_array_equal(by_list.q, plant.step(tau, 1e-3).q)
+    np.testing.assert_array_equal(lin.tau, tau)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.types import Array, Integers
@@ -136,11 +137,10 @@ class Linearization:
 
         Raises:
             UnknownName: There is no such output or parameter.
+            InputError: `of` or `by` is not a string.
         """
-        if of not in self.slopes:
-            raise UnknownName("output", of, self.slopes)
-        if by not in self.sizes:
-            raise UnknownName("parameter", by, self.sizes)
+        _require_name("output", of, self.slopes)
+        _require_name("parameter", by, self.sizes)
         slope, parts = self.slopes[of], self.parts(by)
         if len(parts) == 1 and isinstance(parts[0].columns, np.ndarray):
             return parts[0].of(slope)
@@ -155,12 +155,11 @@ class Linearization:
 
         Raises:
             UnknownName: There is no such parameter.
-            InputError: A change does not have the shape of its parameter.
+            InputError: A change does not have the shape of its parameter, or is not finite.
         """
         changes: dict[str, Array] = {of: np.zeros(slope.shape[0]) for of, slope in self.slopes.items()}
         for by, direction in directions.items():
-            if by not in self.sizes:
-                raise UnknownName("parameter", by, self.sizes)
+            _require_name("parameter", by, self.sizes)
             change = _shaped(f"the change of {by}", direction, (self.sizes[by],))
             for of in changes:
                 changes[of] += self.jacobian(of=of, by=by) @ change
@@ -180,7 +179,7 @@ class Linearization:
 
         Raises:
             UnknownName: A gradient belongs to an output without a derivative, as `q_next` of a controller.
-            InputError: A gradient does not have the shape of its output.
+            InputError: A gradient does not have the shape of its output, or is not finite.
         """
         gradient = np.zeros(self.slopes["v_next"].shape[1])
         for of, output, gradient_of in (
@@ -191,8 +190,7 @@ class Linearization:
             ("q_next", self.v_next, q_next),
         ):
             if gradient_of is not None:
-                if of not in self.slopes:
-                    raise UnknownName("output", of, self.slopes)
+                _require_name("output", of, self.slopes)
                 gradient += _shaped(f"the gradient by {of}", gradient_of, output.shape).ravel() @ self.slopes[of]
         out = {by: np.zeros(size) for by, size in self.sizes.items()}
         for by in out:
@@ -202,13 +200,31 @@ class Linearization:
         return out
 
 
-def _shaped(name: str, value: Array, shape: tuple[int, ...]) -> Array:
+def _require_name(kind: str, name: object, known: Mapping[str, object]) -> None:
+    """Check that `name` is one of the names of outputs or parameters.
+
+    Raises:
+        UnknownName: There is no such name.
+        InputError: The name is not a string.
+    """
+    if not isinstance(name, str):
+        raise InputError(f"{kind} {name!r} is not a string; ask for one of {', '.join(sorted(known))} at a time")
+    if name not in known:
+        raise UnknownName(kind, name, known)
+
+
+def _shaped(name: str, value: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
     """Return `value` as an array of this shape.
 
     Raises:
-        InputError: It has another shape.
+        InputError: It has another shape, or is not finite.
     """
-    array = np.asarray(value, dtype=np.float64)
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} is not an array of numbers; it needs shape {shape}") from None
     if array.shape != shape:
         raise InputError(f"{name} has shape {array.shape}; it needs {shape}")
+    if not np.isfinite(array).all():
+        raise InputError(f"{name} is not finite at index {int(np.argmin(np.isfinite(array).ravel()))}")
     return array
