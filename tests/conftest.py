@@ -88,8 +88,27 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.interpreted)
         if not numba.config.DISABLE_JIT and DEAR.search(item.nodeid):
             item.add_marker(pytest.mark.slow)
+    _cover(item for item in items if item.get_closest_marker("covering") and not item.get_closest_marker("slow"))
     # two workers get a half each: one of them compiles what the other reads from the cache later, not at the same time
     items.sort(key=lambda item: _rank(item.nodeid.removeprefix("tests/").partition("::")[0]))
+
+
+def _cover(items):
+    """Mark as slow all but the fewest combinations of a test's parameters that have each value of each of them."""
+    tests = {}
+    for item in items:
+        axes = [mark.args[0] for mark in item.iter_markers("parametrize")]
+        values = tuple(
+            str([item.callspec.params[name] for name in ([names] if isinstance(names, str) else names)])
+            for names in axes
+        )
+        tests.setdefault(item.function, []).append((item, values))
+    for combinations in tests.values():
+        axes = [list(dict.fromkeys(axis)) for axis in zip(*(values for _, values in combinations), strict=True)]
+        kept = {tuple(axis[i % len(axis)] for axis in axes) for i in range(max(map(len, axes)))}
+        for item, values in combinations:
+            if values not in kept:
+                item.add_marker(pytest.mark.slow)
 
 
 def _rank(file):

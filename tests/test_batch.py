@@ -130,6 +130,7 @@ def test_a_nan_row_gets_no_torque_and_does_not_affect_others():
     require_same(harmed, whole, ~bad)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("mu", [[0.1, 0.3, 0.6, 1.0], [np.inf]], ids=["finite", "infinite"])
 @pytest.mark.parametrize("robot", ["go1", "links"])
 @pytest.mark.parametrize("name", ["id-noslip-lcp", "id-noslip-qp", "id-coulomb-qp", "id-coulomb-lcp"])

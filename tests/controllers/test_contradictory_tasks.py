@@ -46,6 +46,7 @@ def acceleration_of(controller, name, frame):
     return pin.getFrameClassicalAcceleration(system.model, data, system.frame(frame), axes).linear
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("mu", [0.6, 0.1])
 @pytest.mark.parametrize("name", ["go1", "talos"])
 def test_a_foot_that_stands_stays_and_the_task_that_lifts_it_is_named(name, mu):
@@ -140,6 +141,7 @@ def test_rows_of_a_batch_are_repaired():
         assert (ours.tau[i] == batch.single(0.6)(state, references.row(i)).tau).all()
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("what", ["lift", "oppose"])
 @pytest.mark.parametrize("name", ["go1", "talos"])
 def test_a_machine_with_contradictory_tasks_stays_upright(name, what):

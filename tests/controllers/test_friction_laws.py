@@ -81,6 +81,7 @@ def holds(name, steps, rate):
     return sliding
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("project", [True, False])
 @pytest.mark.parametrize("name", NAMES)
 def test_solved_steps_obey_friction_law_and_torque_rate(quadruped, name, project):

@@ -83,6 +83,7 @@ MISFITS = {
 }
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(("where", "name"), FIELDS)
 @pytest.mark.parametrize("misfit", MISFITS)
 def test_misshapen_inputs_are_refused_by_name(where, name, misfit):
@@ -136,6 +137,7 @@ def test_a_quaternion_that_is_not_of_unit_length_is_refused(length):
     assert f"state.q[3:7] is a quaternion of length {length:.3g}" in reason
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("name", ["pid", "id-sensed-1", "id-coulomb-qp"])
 @pytest.mark.parametrize(
     "kind", ["list", "read-only", "strided", "backward", "lying", "single precision", "big-endian", "pickled"]
@@ -355,6 +357,7 @@ def test_ten_thousand_attacks_on_each_controller(name):
     assert sum(counts.values()) == 10_000
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("name", ["pid", "id-sensed-1", "id-coulomb-smooth"])
 @pytest.mark.parametrize("copied", [copy.deepcopy, copy.copy, lambda one: pickle.loads(pickle.dumps(one))])
 def test_a_copy_remembers_the_last_step_and_is_independent(name, copied):

@@ -180,6 +180,7 @@ def test_the_printed_objective_brakes_a_walking_base(quadruped):
     assert printed[0] < -walker.WEIGHT
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("name", INVERSE)
 @pytest.mark.parametrize(("limit", "demand", "speed"), [(0.05, 300.0, 0.3), (0.4, 300.0, 0.3), (0.8, 20.0, 0.01)])
 def test_torque_limits_and_friction_cones_hold_for_any_demand(quadruped, name, limit, demand, speed):
@@ -462,6 +463,7 @@ def test_a_contact_meets_the_ground_if_it_is_fast_and_closes_its_gap(quadruped, 
     assert meets_ground(contacts.arrays, foot, v, scenes.H, 2e-3) == meets
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("name", sorted({*INVERSE} - {"id-coulomb-qp-raw"}))
 @pytest.mark.parametrize("when", ["to_liftoff", "since_touchdown"])
 def test_the_ramp_unloads_feet_before_they_lift_and_after_they_land(quadruped, name, when):

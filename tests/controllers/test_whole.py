@@ -47,6 +47,7 @@ def rotors(friction):
     return Actuators(np.full(12, 0.005), none + 0.05, none + friction, np.full(12, np.inf), none)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("actuators", [None, rotors(0.2)])
 @pytest.mark.parametrize("name", ["id-coulomb-qp", "id-noslip-lcp", "id-coulomb-cone"])
 def test_torques_and_memory_equal_the_parts(quadruped, name, actuators):

@@ -93,6 +93,7 @@ def test_inertia_has_its_derivative(moving):
 WAVES = 0.02 * np.sin(np.arange(12.0))[:, None] * np.cos(np.arange(12.0))
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("ground", [plane(), plane((0.2, -0.1, 1.0), 0.1), height_map(WAVES, 0.2)])
 @pytest.mark.parametrize("by", ["q", "v"])
 def test_contacts_of_spheres_have_their_derivatives(moving, ground, by):

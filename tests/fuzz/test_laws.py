@@ -46,6 +46,7 @@ def machine(seed: int, joints: int, floating: bool, **options: float) -> tuple[n
         raise
 
 
+@pytest.mark.covering
 @EFFORT
 @pytest.mark.parametrize("mode", ["forward", "inverse"])
 @pytest.mark.parametrize("name", MODELS)

@@ -74,6 +74,7 @@ def test_a_closed_loop_holds_beside_contacts_and_momentum_is_balanced(quadruped,
     assert np.abs(unbalanced(problem, solution)).max() <= 1e-9 * np.abs(problem.kappa).max()
 
 
+@pytest.mark.covering
 @every_model
 @both_directions
 @pytest.mark.parametrize("compliance", [1e-3, 1.0])

@@ -41,6 +41,7 @@ def of_mass(problem, unit):
     return replace(problem, M=unit * problem.M, kappa=unit * problem.kappa, contacts=contacts)
 
 
+@pytest.mark.covering
 @every_model
 @both_directions
 @other_units

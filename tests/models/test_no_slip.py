@@ -54,6 +54,7 @@ def distributed(problem, solution):
     return y.reshape(3, n).T, recover(reduction, np.concatenate((y, rigid)))[1]
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("inverse", [True, False])
 @pytest.mark.parametrize("tilt", [0.0, 0.02, 0.26])
 def test_velocity_is_that_of_the_general_form_and_the_torque_balances_it(quadruped, tilt, inverse):

@@ -51,6 +51,7 @@ def test_no_impact_gains_energy_and_none_ends_in_an_approach(name):
         np.testing.assert_allclose(balance, 0.0, atol=1e-9)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("name", ["coulomb-lcp", "dissipation", "pybullet"])
 @pytest.mark.parametrize("restitution", [0.0, 0.25, 0.8])
 def test_a_ball_that_falls_leaves_with_its_restitution(name, restitution):

@@ -311,6 +311,7 @@ def test_reset_starts_afresh_to_the_last_bit(name):
     np.testing.assert_array_equal(first, run(make(name, machines.sled(plane(), 0.4))))
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("driven", [False, True])
 @pytest.mark.parametrize("name", EVERY)
 def test_writing_into_a_returned_state_does_not_change_the_plant(name, driven, quadruped):

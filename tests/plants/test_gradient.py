@@ -33,6 +33,7 @@ def standing(speed, mu, model=coulomb.solve, feet=2):
     return Stepping(system, spheres, model, 1e-3), State(t=0.0, q=q, v=system.to_pinocchio(v)), rng.normal(size=12)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("by", ["q", "v", "tau", "mu"])
 @pytest.mark.parametrize(("speed", "mu"), [(STICKING, 0.8), (SLIDING, 0.3)])
 def test_derivatives_of_a_step_agree_with_differences(speed, mu, by):

@@ -46,6 +46,7 @@ def test_a_detector_that_overrides_detect_is_obeyed(quadruped, name):
         assert falling.contact_forces().identity.tolist() == [0, 1, 2]
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("mu", [0.0, 0.5, np.inf])
 @pytest.mark.parametrize("compiled", [False, True])

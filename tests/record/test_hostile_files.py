@@ -165,6 +165,7 @@ def nested(levels: int) -> str:
     return '{"a":' * levels + "1" + "}" * levels
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("name", ["run.json", "config.json", "metrics.json"])
 @pytest.mark.parametrize(
     ("text", "line"),

@@ -64,6 +64,7 @@ def predicted(scene: WalkScene, angle: float) -> np.ndarray:
     return command.predicted.force
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(("pyramid", "wide"), [("inscribed", 1.0), ("circumscribed", WIDE), ("original", WIDE)])
 @pytest.mark.parametrize("plant", ["coulomb-lcp", "dissipation", "constraint"])
 def test_a_sled_has_the_friction_of_its_plants_pyramid(plant, pyramid, wide):

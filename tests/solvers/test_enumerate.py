@@ -31,6 +31,7 @@ def assert_coulomb(problem, y):
     np.testing.assert_allclose(power, -most, atol=1e-9 * impulse * speed)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("standing", [False, True])
 @pytest.mark.parametrize("mu", [0.0, 0.3, 0.8, 3.0])
 @pytest.mark.parametrize(("n", "cases"), [(1, 10), (2, 4), pytest.param(3, 6, marks=pytest.mark.slow)])

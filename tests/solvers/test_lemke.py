@@ -62,6 +62,7 @@ def test_a_semidefinite_problem_is_solved_or_its_ray_is_a_proof(seed, n):
         assert all_lcp_bases(Q, r) == []
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
 @pytest.mark.parametrize("mu", [0.1, 0.6, 1.0, 10.0])
 @pytest.mark.parametrize("tilt", [0.0, 0.1])

@@ -87,6 +87,7 @@ def test_principal_pivoting_is_right_whenever_it_claims_to_be(seed, n, k):
         assert result.status in (SolverStatus.ITERATIONS, SolverStatus.INACCURATE)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("mu", [0.0, 0.1, 0.6, 1.0, 10.0, 1e4])
 @pytest.mark.parametrize("tilt", [0.0, 0.1])
 @pytest.mark.parametrize("n", [1, 4, 16])

@@ -77,6 +77,7 @@ def least_miss(rows: Rows, strict, constants):
     return out
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("strict", [False, True])
 @pytest.mark.parametrize("stand", STANCES.values(), ids=STANCES)
 def test_the_demand_without_limits_is_the_constrained_least_squares_solution(stand, strict):
@@ -104,6 +105,7 @@ def contradicting(rng, of: Moving, stand, *, feet: bool):
     return Rows(A, y, weight, 30.0 * rng.standard_normal(joint_weight.size), joint_weight), balance, constants
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("feet", [False, True])
 @pytest.mark.parametrize("stand", STANCES.values(), ids=STANCES)
 def test_contradictory_strict_tasks_miss_as_little_as_possible_and_contacts_hold(stand, feet):
