@@ -93,6 +93,7 @@ def rig():
     return Rig()
 
 
+@pytest.mark.slow
 def test_the_bus_gets_no_message_until_the_loop_is_running(rig):
     for mode in (Mode.IDLE, Mode.READY, Mode.READY):
         rig.tick(mode)

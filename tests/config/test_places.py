@@ -269,6 +269,7 @@ def test_a_missing_robot_is_reported():
         controllers.build("mine.py:FromRobot", setup())
 
 
+@pytest.mark.slow
 def test_a_users_controller_and_plant_trot_like_the_built_in_ones(files):
     ours = idc.run("trot", controller="pid", duration_s=0.05)
     mine = idc.run("trot", controller="mine.py:FromRobot", plant="mine.py:Plant", duration_s=0.05)

@@ -64,6 +64,7 @@ def test_a_patch_of_ice_is_crossed():
     assert upright(height)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mu", one_fast((0.1, 0.8), 0.8))
 def test_correctly_assumed_friction_changes_no_torque(mu):
     learns, nominal = (walked(0.8, learns=which, mu=mu) for which in (True, False))

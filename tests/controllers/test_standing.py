@@ -80,6 +80,7 @@ def test_no_mode_of_standing_grows_and_joint_errors_that_creep_decay(controller)
 
 # Lemke's solution is a vertex with feet at the edge of friction: it is differentiable only up to the next vertex, and
 # not where feet creep.
+@pytest.mark.slow
 @pytest.mark.parametrize("controller", one_fast((*CONTROLLERS, *FORGETS, "id-coulomb-lcp"), "id-coulomb-lcp"))
 def test_no_mode_of_standing_grows_where_feet_stick(controller):
     assert np.abs(StandingLoop(controller, "coulomb-lcp").eigenvalues()).max() < 1.0 + ROUNDING

@@ -102,6 +102,7 @@ def steps(request):
     return walk(1.2, request.param)
 
 
+@pytest.mark.slow
 def test_a_trot_has_enough_steps_without_a_contact_switch(steps):
     """More than 1000 of 1200; in the other steps a foot lands earlier than the controller expects."""
     assert sum(not s.switched for s in steps) > 1000
@@ -116,6 +117,7 @@ def test_predicted_impulses_and_velocity_solve_the_plants_problem(steps):
     assert max(missed) < 1e-9
 
 
+@pytest.mark.slow
 def test_if_motion_differs_from_the_prediction_the_problem_has_two_solutions(steps):
     """A unique solution equals the prediction; a difference means two valid solutions of one problem."""
     differ = 0

@@ -123,6 +123,7 @@ def test_problems_with_wrong_answers_are_reported_by_number(tmp_path, monkeypatc
     assert failures
 
 
+@pytest.mark.slow
 def test_the_suite_finds_no_wrong_answer_and_reports_its_counts(tmp_path):
     metrics = experiment.run(Config(problems=50, most_contacts=12), tmp_path, lambda share: None)
     assert metrics["completed"]

@@ -54,6 +54,7 @@ def test_no_basis_is_closer_than_the_proved_solution(machine):
         assert cut[-1].proved
 
 
+@pytest.mark.slow
 def test_the_run_counts_every_case_and_finds_nothing_nearer(tmp_path):
     metrics = experiment.run(Config(cases=2, trot_s=0.1), tmp_path, lambda share: None)
     assert [row["contacts"] for row in metrics["rows"]] == [1, 2, 3, 4]

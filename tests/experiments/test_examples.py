@@ -454,6 +454,7 @@ def controller(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 @needs_both
 @pytest.mark.wallclock
 def test_a_controller_in_cpp_moves_a_machine_in_c_to_its_reference(program, controller):

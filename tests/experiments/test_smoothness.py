@@ -26,6 +26,7 @@ def outcomes(tmp_path_factory):
     return results
 
 
+@pytest.mark.slow
 def test_largest_rates_match_the_record_and_are_relative_to_the_torque_limit(outcomes):
     rates, _ = smoothness.tables(outcomes)
     tau = walks.arrays(3.0)["tau"]

@@ -63,6 +63,7 @@ def test_it_meets_the_goals_of_the_planner_at_high_friction(walk):
     assert metrics["touchdown_err_s"] < 2e-3
 
 
+@pytest.mark.slow
 def test_it_meets_the_goals_of_the_planner_on_ice(slippery):
     metrics, _ = slippery
     assert metrics["completed"]
@@ -104,6 +105,7 @@ def test_a_kick_at_lift_off_is_absorbed(tmp_path, mu, push):
     assert record.arrays["base_tilt"][-500:].max() < 0.02
 
 
+@pytest.mark.slow
 def test_the_pid_baseline_walks_and_predicts_nothing(tmp_path):
     metrics, _ = run(tmp_path / "pid", duration_s=1.2, controller="pid")
     assert metrics["completed"]

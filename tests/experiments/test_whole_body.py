@@ -289,6 +289,7 @@ def test_sole_that_turns_about_its_centre_has_slipped_with_its_corners(swayed):
     assert not twisted.holds
 
 
+@pytest.mark.slow
 def test_foot_that_rolls_does_not_slip(tmp_path):
     metrics = run(tmp_path / "run", SQUAT, robot="go1", duration_s=1.0, sway=Oscillation(centre_m=(0.0, 0.0, -0.16)))
     record = load(tmp_path / "run").arrays
@@ -404,6 +405,7 @@ def test_wrong_masses_scale_all_dynamics_of_the_plant():
     assert heavier.mass == pytest.approx(1.03 * system.mass)
 
 
+@pytest.mark.slow
 def test_push_adds_the_same_speed_to_heavy_and_light_machines():
     talos = WholeBodyScene(PUSH)
     assert np.linalg.norm(np.array([0.0, 0.22, 0.0]) * talos.body.system.mass) == pytest.approx(20.0, abs=0.2)

@@ -47,6 +47,7 @@ def check(rig):
     assert rig.loop.counts.complete
 
 
+@pytest.mark.slow
 def test_a_walk_with_poor_sensors_has_no_fault():
     check(walk("links", "torque", "12 bit, differences", "sent base", 0.3))
 

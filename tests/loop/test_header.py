@@ -120,6 +120,7 @@ words = st.integers(0, 2**64 - 2)
 numbers = st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=0, max_size=8)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(words, st.integers(0, 2**16 - 1), st.integers(-(2**63), 2**63 - 1), words, numbers)
 def test_the_header_seals_the_same_bytes(header, sequence, mode, stamp, echo, values):

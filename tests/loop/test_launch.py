@@ -364,6 +364,7 @@ def gone(pid: int) -> bool:
         return True
 
 
+@pytest.mark.slow
 @pytest.mark.wallclock
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds processes by /proc")
 @pytest.mark.parametrize("number", one_fast((signal.SIGKILL, signal.SIGTERM), signal.SIGKILL))
@@ -412,6 +413,7 @@ def test_a_signal_ends_damped_with_the_record_complete(tmp_path, ends):
     assert what(body)[-2:] == ["the machine is damped", "the machine is stopped"]
 
 
+@pytest.mark.slow
 @pytest.mark.wallclock
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds processes by /proc")
 def test_a_loop_that_is_killed_leaves_a_braked_machine_and_a_readable_record(tmp_path):

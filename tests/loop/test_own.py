@@ -65,6 +65,7 @@ def settings(**places: str) -> LoopSettings:
     return LoopSettings(transport="inprocess", pacing="fast", **places)
 
 
+@pytest.mark.slow
 def test_a_planner_from_a_file_replaces_the_planner_of_the_experiment(mine: str, tmp_path: Path) -> None:
     metrics = launch.run(
         "tests.loop.rig:offer", Config(duration_s=0.3), settings(planner=f"{mine}:Still"), tmp_path / "run"

@@ -228,6 +228,7 @@ def test_a_robot_whose_torques_end_while_it_stands_is_limp():
     assert "limp" in problems(storms.Storm(rig, None, None, [(0.2, 9.0, "commands_lost")]))[0]
 
 
+@pytest.mark.slow
 def test_a_reason_that_no_fault_explains_is_not_true():
     rig = storms.walking("links", "torque")
     rig.clock.at(NS // 5, lambda: setattr(rig.to_machine, "cut", True))

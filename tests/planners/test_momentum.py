@@ -66,6 +66,7 @@ def test_the_acceleration_of_the_yielding_base_is_the_derivative_of_its_velocity
     assert error[same][:, 3].max() < 1e-2
 
 
+@pytest.mark.slow
 def test_a_yielding_base_follows_its_command_on_average():
     m = machine("links")
     planner = m.planner(Schedule.constant(0.2), constant_momentum=True)

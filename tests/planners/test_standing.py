@@ -74,6 +74,7 @@ class StandingLoop:
         return np.linalg.eigvals(np.array(slopes))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", one_fast(("links", "solo12", "go1", "anymal"), "go1"))
 def test_no_mode_of_standing_grows_with_encoders_that_err(name):
     rng = np.random.default_rng(1)

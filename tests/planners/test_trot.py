@@ -237,6 +237,7 @@ class Waves:
         return np.stack((-slope, np.zeros_like(x), np.ones_like(x)), axis=-1) / np.sqrt(1 + slope**2)[..., None]
 
 
+@pytest.mark.slow
 def test_feet_land_and_the_base_keeps_its_height_on_uneven_ground():
     m, ground = machine("links"), Waves()
     planner = m.planner(Schedule.constant(0.2), ground=ground)

@@ -50,6 +50,7 @@ def test_the_printed_program_can_be_chosen():
     assert np.isfinite(state.q).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("controller", "plant"), [("id-constraint", "coulomb-lcp"), ("id-coulomb-qp", "constraint")])
 def test_a_robot_trots_a_step(tmp_path, controller, plant):
     config = WalkConfig(controller=controller, plant=plant, duration_s=0.6)

@@ -103,6 +103,7 @@ def cut_off(tmp_path_factory):
     recorder.close()
 
 
+@pytest.mark.slow
 def test_a_log_cut_at_any_byte_gives_every_whole_block_before_the_cut(cut_off):
     folder, whole, ends, data = cut_off
     for cut in range(ends[0], len(whole) + 1):

@@ -83,6 +83,7 @@ def test_a_run_records_why_the_controller_failed_once(tmp_path, monkeypatch):
     assert reason == "fell at 0.13 s; the controller failed: the camera is off"
 
 
+@pytest.mark.slow
 def test_a_robot_whose_root_frame_is_on_the_ground_walks_to_the_end(tmp_path):
     """The feet sink into soft ground, and the root frame below it: no fall."""
     robot = str(descriptions.footprint(tmp_path / "robot"))

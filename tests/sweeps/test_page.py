@@ -127,6 +127,7 @@ def test_a_failed_run_reports_its_reason(tmp_path, metrics, reason):
     assert (outcome.reason, outcome.done, outcome.metrics) == (reason, reason is None, metrics)
 
 
+@pytest.mark.slow
 def test_torques_of_all_runs_lie_over_each_other_on_one_time_axis(folder):
     outcomes = [o for o in record.load(folder).outcomes if o.metrics is not None]
     plots = overlay([(o.row.name, o) for o in outcomes])

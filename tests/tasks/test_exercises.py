@@ -91,6 +91,7 @@ def test_centre_of_mass_swings_over_two_feet():
     np.testing.assert_allclose(robot.system().com(run.states[-1].q) - start, AMPLITUDE, atol=5e-6)
 
 
+@pytest.mark.slow
 def test_centre_of_mass_swings_over_one_foot():
     robot, com = robots.load("talos"), tasks.CoM()
     soles, state = ("left_sole_link", "right_sole_link"), robot.standing_state()
@@ -133,6 +134,7 @@ def test_centre_of_mass_swings_over_one_foot():
     assert run.commands[-1].predicted.force[:4, 2].sum() == pytest.approx(robot.system().mass * 9.81, rel=0.01)
 
 
+@pytest.mark.slow
 def test_hand_reaches_a_point_while_the_centre_of_mass_stays():
     robot, com = robots.load("talos"), tasks.CoM()
     hand = tasks.Frame("gripper_left_base_link", "position")

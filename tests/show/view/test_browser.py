@@ -119,6 +119,7 @@ def test_connections_from_other_origins_are_refused(unmoved):
         assert refused.value.response.status_code == 403
 
 
+@pytest.mark.slow
 def test_a_dragged_slider_shows_its_row(player):
     player.toggle()
     film = player._film
@@ -128,6 +129,7 @@ def test_a_dragged_slider_shows_its_row(player):
         np.testing.assert_allclose(base(player), film.run.arrays["q"][row, :3])
 
 
+@pytest.mark.slow
 def test_arrows_stand_on_their_feet_in_every_frame_and_only_poses_move_them(player):
     player.toggle()
     film, arrows = player._film, player._page._arrows
@@ -173,6 +175,7 @@ def test_the_reference_is_a_robot_of_its_own_that_is_hidden_at_first(player):
         np.testing.assert_allclose(node(player, f"/stage/reference/{link}").position, links[link, :3])
 
 
+@pytest.mark.slow
 def test_curves_surround_the_shown_time_on_fixed_axes(player):
     player.toggle()
     player.slider.value = player._film.times[7]
