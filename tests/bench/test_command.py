@@ -18,8 +18,8 @@ def quick(monkeypatch):
     from idcontrol.bench import execute
     from idcontrol.problems import walks
 
-    monkeypatch.setattr(walks, "SETTLING", 100)
-    monkeypatch.setattr(execute, "PERIODS", 60)
+    monkeypatch.setattr(walks, "SETTLING", 40)
+    monkeypatch.setattr(execute, "PERIODS", 20)
 
 
 FEW = ["--samples", "10", "--budget", "0.05"]

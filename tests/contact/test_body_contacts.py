@@ -78,7 +78,7 @@ def test_normal_rows_are_the_rates_of_the_gaps() -> None:
     rng = np.random.default_rng(1)
     detector = BodyDetector(bodies()[:3], terrain=plane())
     step, seen = 1e-6, 0
-    for _ in range(400):
+    for _ in range(150):
         position, turn = rng.uniform(-0.12, 0.12, (3, 3)), Rotation.random(3, rng=rng)
         position[:, 2] += 0.15
         v = rng.normal(size=(3, 6))
@@ -100,7 +100,7 @@ def test_normal_rows_are_the_rates_of_the_gaps() -> None:
             # rounding 1e-16 / 1e-6, and the curvature of corners near corners, step / distance of it
             assert (gaps[0][identity] - gaps[1][identity]) / (2 * step) == pytest.approx(expected, abs=1e-3)
             seen += body[1] != WORLD
-    assert seen > 50
+    assert seen > 15
 
 
 def test_springs_and_dampers_of_two_surfaces_are_in_series() -> None:

@@ -21,7 +21,7 @@ ROUNDING = 1e-7
 def asked(quadruped):
     """Steps of a standing robot with feasible and infeasible demands for its motors, and their scheme."""
     control, rng = walker.controller(limit=1.2), np.random.default_rng(5)
-    demands = [size * rng.normal(size=12) for size in np.geomspace(1.0, 1e3, 60)]
+    demands = [size * rng.normal(size=12) for size in np.geomspace(1.0, 1e3, 15)]
     state = walker.at_home(quadruped)
     return [control.problem(state, walker.stand(a=demand)) for demand in demands], control._scheme.solve
 
@@ -61,8 +61,8 @@ def test_joints_follow_within_bounds_or_lag_with_full_torque(asked):
         np.testing.assert_allclose(v[np.isnan(known)], assembled.b[np.isnan(known)], rtol=0, atol=rounding)
         lagging += int((~np.isnan(known)).sum())
         turned += int((up & (tracking < 0.0)).sum() + (down & (tracking > 0.0)).sum())
-    assert lagging > 100
-    assert turned > 5  # motors that need full torque in the opposite direction
+    assert lagging > 25
+    assert turned > 1  # motors that need full torque in the opposite direction
 
 
 def test_joints_that_should_rest_count_as_following(quadruped):
@@ -72,7 +72,7 @@ def test_joints_that_should_rest_count_as_following(quadruped):
     assert not assembled.b.any()
     _, tracking = solved(scheme, assembled, np.full(12, np.nan))
     lagging = 0
-    for _ in range(40):
+    for _ in range(12):
         room = np.abs(tracking).max() * rng.uniform(0.1, 2.0, 12)
         bounds = Bounds(-room, room)
         known = released(assembled, tracking, bounds)
@@ -82,4 +82,4 @@ def test_joints_that_should_rest_count_as_following(quadruped):
         assert (v[up] < 1e-12).all()  # or the joint has full torque, and follows
         assert (v[down] > -1e-12).all()
         lagging += int((up | down).sum())
-    assert lagging > 20
+    assert lagging > 6

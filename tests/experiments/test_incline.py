@@ -10,7 +10,7 @@ pytestmark = pytest.mark.interpreted
 
 
 def test_every_model_passes_every_check(tmp_path):
-    config = incline.Config(duration_s=0.1)
+    config = incline.Config(duration_s=0.05)
     metrics = incline.experiment.run(config, tmp_path, lambda share: None)
     assert metrics["completed"], {key for key, holds in metrics["checks"].items() if not holds}
     assert json.loads((tmp_path / "metrics.json").read_text())["completed"]

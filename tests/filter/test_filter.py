@@ -35,7 +35,7 @@ def filtered(robot, **options):
     return idc.filter.Torques(robot, mu=MU, **options)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(push=st.lists(st.floats(-1.0, 1.0), min_size=12, max_size=12))
 def test_torques_within_all_limits_stay_bitwise_unchanged(robot, standing, push):
     tau, state = standing
@@ -383,7 +383,7 @@ def test_caps_of_forces_hold_while_feet_slide(robot, standing):
     tau, _ = standing
     torques, plant = filtered(robot, force_n=34.0), idc.plants.make("dissipation", robot, mu=MU, rate_hz=1.0 / H)
     state = plant.reset(sliding(robot, 0.1))
-    for k in range(20):
+    for k in range(8):
         command = torques(state, tau=1.6 * tau)
         assert "force" in torques.cut
         assert "force" not in torques.broken

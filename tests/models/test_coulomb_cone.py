@@ -118,7 +118,7 @@ def test_fingers_that_do_not_fit_a_box_exactly_hold_it(miss, mu):
 def test_fingers_press_a_box_by_little_more_than_holding_it_takes(mu):
     """The fingers may press with any force; other methods answered 14 of 60 such steps with 10 to 50 times as much."""
     held = 0
-    for seed in range(100):
+    for seed in range(40):
         problem, hand = carried(seed, mu)
         solution = coulomb_cone.solve(problem)
         assert solution.status is Status.SOLVED, seed
@@ -128,7 +128,7 @@ def test_fingers_press_a_box_by_little_more_than_holding_it_takes(mu):
             # about the smallest impulses within pyramids
             enough = np.abs(dissipation.one_stage(problem).impulses).max()
             assert np.abs(solution.impulses).max() < coulomb_cone.PRESSED * enough, seed
-    assert held > 10
+    assert held > 4
 
 
 def test_a_box_on_which_fingers_creep_is_held_from_more_friction():

@@ -65,7 +65,7 @@ def walk(m, planner, steps, speed=0.2):
 
 def test_feet_land_half_a_period_of_travel_ahead_of_the_nominal_feet():
     m, planner = paper_planner(Schedule.constant(0.2))
-    plans = list(walk(m, planner, 1200))
+    plans = list(walk(m, planner, 700))
     for i in range(4):
         stance = np.array([plan.stance[i] for plan in plans])
         last = np.flatnonzero(~stance[:-1] & stance[1:])[-1]
@@ -89,7 +89,7 @@ def test_standing_feet_integrate_the_command_open_loop():
 
 def test_the_velocity_goal_is_zero_and_the_inverse_kinematics_coarse():
     m, planner = paper_planner(Schedule.constant(0.2))
-    plans = list(walk(m, planner, 600))
+    plans = list(walk(m, planner, 300))
     assert not any(plan.v.any() for plan in plans)
     residuals = np.array([plan.residual for plan in plans])
     assert residuals.max() <= IK_TOLERANCE

@@ -39,18 +39,18 @@ def moving(position: list[list[float]], velocity: list[list[float]]) -> BodyStat
 
 @pytest.mark.parametrize("model", one_fast(EVERY, sap.solve))
 def test_a_tower_of_cubes_presses_with_the_weight_above(model: ContactModel) -> None:
-    tower = FreeBodies([cube(f"cube{i}") for i in range(4)], dense(model), terrain=plane())
-    tower.reset(BodyState.at_rest(np.array([[0.0, 0.0, 0.05 + 0.1 * i] for i in range(4)])))
-    for _ in range(60):
+    tower = FreeBodies([cube(f"cube{i}") for i in range(3)], dense(model), terrain=plane())
+    tower.reset(BodyState.at_rest(np.array([[0.0, 0.0, 0.05 + 0.1 * i] for i in range(3)])))
+    for _ in range(50):
         tower.step(0.01)
     forces = tower.contact_forces()
     weight = tower.inertias.mass[0] * G
-    for level in range(4):
+    for level in range(3):
         # the interface below cube `level`: body A is the lower of two cubes, or the cube on the ground
         below = (forces.body == [0, -1]).all(axis=1) if level == 0 else (forces.body == [level - 1, level]).all(axis=1)
         total = forces.force[below].sum(axis=0) * (1.0 if level == 0 else -1.0)
         # SAP's near-rigid contacts settle like a critically damped spring of period h
-        assert total == pytest.approx([0.0, 0.0, (4 - level) * weight], abs=1e-6 * weight)
+        assert total == pytest.approx([0.0, 0.0, (3 - level) * weight], abs=1e-6 * weight)
     assert np.abs(tower.state.velocity).max() < 1e-6
 
 
@@ -83,14 +83,14 @@ def test_balls_that_meet_go_on_together_with_their_momentum(model: ContactModel)
 def test_collisions_in_free_space_keep_both_momenta_and_lose_energy(model: ContactModel) -> None:
     """Forces between two boxes are equal and opposite and act at one point, at any orientation."""
     rng = np.random.default_rng(0)
-    bodies = [cube(f"cube{i}") if i % 2 else ball(f"ball{i}") for i in range(6)]
+    bodies = [cube(f"cube{i}") if i % 2 else ball(f"ball{i}") for i in range(4)]
     plant = FreeBodies(bodies, dense(model), gravity=(0.0, 0.0, 0.0))
-    place = 0.13 * np.array([[i, j, 0.0] for i in range(3) for j in range(2)]) - [0.13, 0.065, 0.0]
-    towards = np.hstack([-4.0 * place, rng.normal(size=(6, 3))])
+    place = 0.13 * np.array([[i, j, 0.0] for i in range(2) for j in range(2)]) - [0.065, 0.065, 0.0]
+    towards = np.hstack([-4.0 * place, rng.normal(size=(4, 3))])
     state = plant.reset(moving(place.tolist(), towards.tolist()))
     before, energy, touched = momentum(plant.inertias, state), kinetic_energy(plant.inertias, state), 0
     first = energy
-    for _ in range(60):
+    for _ in range(30):
         state = plant.step(5e-3)
         now = kinetic_energy(plant.inertias, state)
         touched += plant.contact_forces().force.any()

@@ -52,7 +52,7 @@ def scene(stiffness: float, tolerance: float = 1e-8) -> tuple[Trees, Drive]:
 def test_a_spring_of_a_drive_deflects_by_the_weight_that_it_carries():
     stiffness = 1e3
     trees, drive = scene(stiffness)
-    for _ in range(400):
+    for _ in range(200):
         state = trees.step(H, [drive])
     assert state.q[0][0] == pytest.approx(-3.0 * G / stiffness, rel=1e-6)
     assert trees.force_between(1, 0)[2] == pytest.approx(1.0 * G, rel=1e-6)

@@ -81,7 +81,7 @@ def least_miss(rows: Rows, strict, constants):
 @pytest.mark.parametrize("strict", [False, True])
 @pytest.mark.parametrize("stand", STANCES.values(), ids=STANCES)
 def test_the_demand_without_limits_is_the_constrained_least_squares_solution(stand, strict):
-    for seed in range(5):
+    for seed in range(3):
         rng = np.random.default_rng(seed)
         of = moving(rng)
         rows, J, d = problem(rng, of, stand, strict=strict and bool(stand))
@@ -110,7 +110,7 @@ def contradicting(rng, of: Moving, stand, *, feet: bool):
 @pytest.mark.parametrize("stand", STANCES.values(), ids=STANCES)
 def test_contradictory_strict_tasks_miss_as_little_as_possible_and_contacts_hold(stand, feet):
     relaxed = 0
-    for seed in range(5):
+    for seed in range(3):
         rng = np.random.default_rng(seed)
         of = moving(rng)
         rows, hard, e = contradicting(rng, of, stand, feet=feet)
@@ -120,7 +120,7 @@ def test_contradictory_strict_tasks_miss_as_little_as_possible_and_contacts_hold
         best = oracle(rows._replace(y=rows.y - wanted), hard, e)
         np.testing.assert_allclose(answer, best, atol=1e-8 * np.abs(best).max())
         relaxed += bool(missed.any())
-    assert relaxed == (5 if not feet or 1 in stand else 0)  # foot 1 is FR_foot
+    assert relaxed == (3 if not feet or 1 in stand else 0)  # foot 1 is FR_foot
 
 
 @pytest.mark.parametrize(("stand", "rank"), [((0, 1, 2, 3), 0), ((0, 3), 1), ((0,), 3), ((), 6)])

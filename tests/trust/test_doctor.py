@@ -119,13 +119,14 @@ def test_threads_of_blas_are_noticed(monkeypatch, no_physics):
 
 @pytest.mark.interpreted
 def test_wrong_physics_is_a_fault(monkeypatch, capsys):
+    some = [claim for claim in ALL if claim.quick and ("carry" in claim.statement or "presses" in claim.statement)]
+    monkeypatch.setattr(trust, "CLAIMS", {"some": some})
     monkeypatch.setattr(machines, "WALKER_MASS", 1.01 * machines.WALKER_MASS)
     assert cli.main(["doctor", "--full"]) == 1
     said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith(SAYS)]
     assert "carry the weight" in said[-1]
     # it prints a line before each claim
-    quick = [claim.statement for claim in ALL if claim.quick]
-    assert [line.partition(": ")[2] for line in said[1:-1]] == quick
+    assert [line.partition(": ")[2] for line in said[1:-1]] == [claim.statement for claim in some]
 
 
 @pytest.mark.slow
