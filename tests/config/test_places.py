@@ -216,7 +216,6 @@ def test_sigterm_during_the_import_of_a_users_file_ends_the_command(capsys, file
     assert capsys.readouterr().err.splitlines()[-1].startswith("idcontrol: stopped")
 
 
-@pytest.mark.covering
 @pytest.mark.parametrize(
     ("name", "line"),
     [
