@@ -166,25 +166,6 @@ def test_rows_with_infinite_friction_are_not_stepped_in_python(name, monkeypatch
             np.testing.assert_allclose(command.tau, expected.tau, rtol=0, atol=1e-8)
 
 
-@pytest.mark.parametrize("name", ["id-coulomb-lcp", "id-coulomb-smooth", "id-coulomb-cone"])
-def test_corners_that_barely_open_have_no_friction_force(name):
-    """In these rows of a random draw, a corner of a nearly resting sole opens at 2e-9 m/s, 1e-8 of its speed unit."""
-    robot, rng, n = robots.load("g1"), np.random.default_rng(7), 512
-    wild, home = np.geomspace(1e-3, 2.0, n)[:, None], robot.standing_reference().q
-    q = np.tile(robot.standing_state().q, (n, 1))
-    q[:, 2] -= 0.004 * rng.random(n)
-    q[:, 7:] += 0.05 * wild * rng.normal(size=(n, home.size))
-    target = home + 0.1 * wild * rng.normal(size=(n, home.size))
-    rng.random((n, 2))
-    v, rows = wild * rng.normal(size=(n, home.size + 6)), [217, 247]
-    batch = Controllers(name, robot, 2, mu=np.inf, threads=1)
-    commands = batch(0.0, q[rows], v[rows], References.standing(target[rows], 2))
-    assert (commands.status == Status.SOLVED).all()
-    opens = commands.force[..., 2] == 0.0
-    assert opens.any(axis=1).all()
-    assert (commands.force[opens] == 0.0).all()
-
-
 @pytest.mark.parametrize("threads", [2, 5, 40])
 def test_the_number_of_threads_changes_nothing(threads):
     inputs, every = demands(), np.arange(N)

@@ -138,3 +138,13 @@ def test_tasks_without_derivatives_are_refused():
         controller, state, reference = stepping("go1", [task])
         with pytest.raises(InputError, match="no Force tasks, relative frames"):
             controller.linearize(state, reference)
+
+
+def test_motors_at_their_limits_keep_their_torques():
+    """Tasks keep a millionth of the torque range free."""
+    controller, state, reference = stepping("go1", trunk([0.0, 0.0, 140.0]), 0.8)
+    command, lin = controller.linearize(state, reference)
+    saturated = np.abs(command.tau) > (1.0 - 1e-5) * controller._system.effort_limit
+    assert lin.reason == ""
+    assert saturated.sum() == 5
+    np.testing.assert_allclose(lin.jacobian(of="tau", by="task")[saturated], 0.0, atol=1e-9)

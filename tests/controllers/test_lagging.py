@@ -83,3 +83,16 @@ def test_joints_that_should_rest_count_as_following(quadruped):
         assert (v[down] > -1e-12).all()
         lagging += int((up | down).sum())
     assert lagging > 6
+
+
+@pytest.mark.parametrize("side", [1.0, -1.0])
+def test_a_motor_with_one_bound_keeps_it(quadruped, side):
+    control = walker.controller(gains=walker.NO_FEEDBACK)
+    assembled, scheme = control.problem(walker.at_home(quadruped), walker.stand()), control._scheme.solve
+    _, tracking = solved(scheme, assembled, np.full(12, np.nan))
+    room, unlimited = np.full(12, 0.5 * (side * tracking).max()), np.full(12, np.inf)
+    bounds = Bounds(-unlimited, room) if side > 0.0 else Bounds(-room, unlimited)
+    known = released(assembled, tracking, bounds)
+    _, impulse = solved(scheme, assembled._replace(bounds=bounds), known)
+    assert (known == side * room).any()
+    assert (side * impulse <= (1.0 + ROUNDING) * room).all()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from idcontrol import controllers, robots
 from idcontrol.controllers import schemes
 from idcontrol.controllers.step import NO_SOLUTION, SOLVED, step_from_problem
 from idcontrol.kernels.arena import HEAP
@@ -19,7 +20,7 @@ from idcontrol.models.whitened import recover, whiten
 from idcontrol.problems.machines import inverse_step
 from idcontrol.problems.steps import random_step
 from idcontrol.solvers.status import TOLERANCE
-from idcontrol.types import Status
+from idcontrol.types import State, Status
 from tests import scenes
 from tests.controllers import walker
 from tests.controllers.answers import answered
@@ -145,3 +146,23 @@ def test_a_contact_whose_velocity_is_not_finite_does_not_stick(quadruped, standi
     assembled = step_from_problem(step, cones, last=np.zeros(12))
     assembled.w.c[row] = np.nan
     assert schemes._sticking_motion(assembled, np.zeros(assembled.w.rho.shape[1]), HEAP) == np.inf
+
+
+@pytest.mark.parametrize("name", ["id-coulomb-lcp", "id-coulomb-smooth", "id-coulomb-cone"])
+def test_corners_that_barely_open_have_no_friction_force(name):
+    """In these states of a random draw, a corner of a nearly resting sole opens at 2e-9 m/s, 1e-8 of its speed unit."""
+    robot, rng, n = robots.load("g1"), np.random.default_rng(7), 512
+    wild, standing, reference = np.geomspace(1e-3, 2.0, n)[:, None], robot.standing_state(), robot.standing_reference()
+    q = np.tile(standing.q, (n, 1))
+    q[:, 2] -= 0.004 * rng.random(n)
+    q[:, 7:] += 0.05 * wild * rng.normal(size=(n, reference.q.size))
+    target = reference.q + 0.1 * wild * rng.normal(size=(n, reference.q.size))
+    rng.random((n, 2))
+    v = wild * rng.normal(size=(n, standing.v.size))
+    for row in (217, 247):
+        controller = controllers.make(name, robot, mu=np.inf)
+        command = controller(State(t=0.0, q=q[row], v=v[row]), structs.replace(reference, q=target[row]))
+        assert command.status is Status.SOLVED
+        opens = command.predicted.force[:, 2] == 0.0
+        assert opens.any()
+        assert not command.predicted.force[opens].any()
