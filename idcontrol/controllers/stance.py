@@ -82,7 +82,8 @@ def meets_ground(contacts: ContactArrays, i: int, v: Array, h: float, approach_s
     return meets
 
 
-@njit(cache=True, forceinline=True, error_model="numpy")
+@late(lambda *_: types.none)
+@njit(cache=True, error_model="numpy")
 def land_corners(
     lifted: Integers, patch: Integers, stands: Booleans, contacts: ContactArrays, v: Array, h: float
 ) -> None:
@@ -118,6 +119,7 @@ def land_corners(
         lifted[corner] = 0 if lands else rests
 
 
+@late(lambda *_: types.none)
 @njit(cache=True, error_model="numpy")
 def mark_lifted(lifted: Integers, identity: Integers, w: Whitened, target: Array, f: Array, arena: Arena) -> None:
     """Mark corners of soles that leave the ground under the impulses f (3 n,) [N s].

@@ -672,7 +672,7 @@ def task_speeds(machine: Machine, v: Array, arena: Arena) -> tuple[Array, Array]
     return slowest, fastest
 
 
-@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def meets_limits(machine: Machine, held: Bound, arena: Arena) -> bool:
     """True if contacts can stick with the motion of tasks within all limits, and joints keep to `task_speeds`."""
     step = held.borrowed
@@ -707,6 +707,14 @@ def within_limits(bound: Bound, held: Bound, arena: Arena) -> AssembledStep:
         w, b, step.which, step.contacts, step.target, step.cones, step.active, step.last, step.held,
         step.bounds, h, step.sticks, step.repairs, vector(arena, 0), step.lands, step.wanted,
     )  # fmt: skip
+
+
+@late(lambda *_: types.none)
+@njit(cache=True, inner=True, error_model="numpy")
+def limit_tasks(bound: Bound, held: Bound, arena: Arena) -> None:
+    """Give the step in `held` a motion of tasks within all limits, unless its motion is within them already."""
+    if not meets_limits(bound.borrowed, held, arena):
+        store(held, within_limits(bound, held, arena))
 
 
 @njit(inline="always")  # inlined into its callers; a separate function would be compiled in addition
@@ -980,8 +988,8 @@ def assemble_borrowed(bound: Bound, detected: ContactArrays, arena: Arena) -> No
     machine = bound.borrowed
     held = machine.step[0]
     store(held, assemble(bound, machine, detected, arena))
-    if machine.tasks.targets.kind.shape[0] > 0 and not meets_limits(machine, held, arena):
-        store(held, within_limits(bound, held, arena))
+    if machine.tasks.targets.kind.shape[0] > 0:
+        limit_tasks(bound, held, arena)
 
 
 def scheme_at(scheme: Solve, held: Bound) -> int:
@@ -1092,7 +1100,7 @@ def assemble_bound(bound: Bound, candidates: Packed, arena: Arena) -> AssembledS
     step = assemble(bound, machine, ContactArrays(*candidates), arena)
     if machine.tasks.targets.kind.shape[0] > 0:
         held = bind(step)
-        if not meets_limits(machine, held, arena):
-            step = within_limits(bound, held, arena)
+        limit_tasks(bound, held, arena)
+        step = held.values
     uncertain(step.w, arena)  # most of the interpreted code that follows needs the rounding bounds
     return step

@@ -493,6 +493,7 @@ def missed_law(w: Whitened, mu: Array, y: Array, arena: Arena) -> float:
     return float(judged(Unbalanced(w.rho, w.c, w.roundoff, rigid, mu, frictional), y, arena))
 
 
+@late(lambda *_: types.boolean)
 @njit(cache=True, error_model="numpy")
 def drags(w: Whitened, cones: Cones, y: Array, arena: Arena) -> bool:
     """True if a contact with unbounded friction has an impulse although it slips or opens.
