@@ -228,13 +228,8 @@ def _standing_problems(robot: Robot, system: System) -> list[str]:
     q = robot.standing_state(system).q
     gaps = foot_gaps(robot, system, q).tolist()
     most = median_low(gaps) if gaps and robot.description.base == "free-flyer" else None
-    for foot, gap in zip(robot.spheres, gaps, strict=True):
-        if most is not None and abs(gap - most) > STANDING_GAP:
-            findings.append(
-                f"home.joints_rad: foot {foot.name} is {1e3 * abs(gap - most):.1f} mm "
-                f"{'above' if gap > most else 'below'} most of the feet; change the angles of its leg, or correct its "
-                f"radius_m = {foot.radius_m:g} or its offset_m"
-            )
+    if most is not None:
+        findings += _uneven(robot, np.array(gaps) - most)
     system.update(q, np.zeros(system.n_velocities))
     u = system.n_unactuated
     if u and not np.linalg.eigvalsh(system.M[:u, :u])[0] > 0.0:
@@ -249,6 +244,29 @@ def _standing_problems(robot: Robot, system: System) -> list[str]:
             if fault := stretched(along + np.cross(about, centre, axis=0), foot.name):
                 findings.append(f"home.joints_rad: {fault}")
     return findings
+
+
+def _uneven(robot: Robot, off: Array) -> list[str]:
+    """Return one line for each foot or sole that is not as high as most of the feet.
+
+    Args:
+        robot: The robot.
+        off: Height of each of `Robot.spheres` above most of them, shape (n,) [m].
+    """
+    soles = {sole.name for sole in robot.description.soles}
+    lines = []
+    for name in robot.patches:
+        corners = [(gap, foot) for gap, foot in zip(off.tolist(), robot.spheres, strict=True) if foot.name == name]
+        gap, foot = max(corners, key=lambda corner: abs(corner[0]))
+        what, keys = f"foot {name}", f"radius_m = {foot.radius_m:g} or its offset_m"
+        if name in soles:
+            what, keys = f"a corner of sole {name}", "corners_m"
+        if abs(gap) > STANDING_GAP:
+            lines.append(
+                f"home.joints_rad: {what} is {1e3 * abs(gap):.1f} mm {'above' if gap > 0.0 else 'below'} most of the "
+                f"feet; change the angles of its leg, or correct its {keys}"
+            )
+    return lines
 
 
 def _sunk_feet(robot: Robot, system: System) -> list[str]:

@@ -12,6 +12,7 @@ from idcontrol.contact.contacts import Contacts
 from idcontrol.dynamics.system import System
 from idcontrol.planners.gait import Gait
 from idcontrol.robots.robot import Robot, foot_centres, legs
+from idcontrol.robots.schema import DefaultGait
 from idcontrol.types import Array, Booleans
 
 GRAVITY = 9.81
@@ -50,22 +51,27 @@ def problems(robot: Robot, system: System) -> list[str]:
             "its feet: turn it over, or fold its legs the other way"
         ]
     faults = [*_buried(robot, system), *_oversized(robot, system, centres)]
-    if robot.description.gait is None or faults:
+    gait, soles = robot.description.gait, robot.description.soles
+    if faults or (gait is None and not soles):  # on points, a robot without a gait need not stand
         return faults
     margin = support_margin(centres[:, :2] - com[:2])
-    if margin < LEAST_LEAN_RAD * com[2]:
+    if margin < (0.0 if soles else LEAST_LEAN_RAD * com[2]):
         where = f"{1e3 * abs(margin):.0f} mm {'inside' if margin > 0.0 else 'beyond'} the edge of"
-        return [
-            f"feet: the mass centre is {where} the support polygon; to stand on points, a robot needs three or more "
-            "feet around it: change the home pose, or leave [gait] out"
-        ]
+        key, remedy = "soles", "change the home pose, or correct corners_m"
+        if not soles:
+            key, remedy = (
+                "feet",
+                "to stand on points, a robot needs three or more feet around it: change the home pose, or leave [gait] "
+                "out",
+            )
+        return [f"{key}: the mass centre is {where} the support polygon; {remedy}"]
     share = torque_share(robot, system)
     if share > 1.0:
         return [
             f"limits.torque_nm: to carry {pin.computeTotalMass(system.model):.3g} kg at home takes {share:.2g} times "
             f"the torque limits on ground with friction {MU:g}; bend the legs less, or correct the limits or the masses"
         ]
-    return _gait_problems(robot, system, com)
+    return [] if gait is None else _gait_problems(robot, system, com)
 
 
 def _buried(robot: Robot, system: System) -> list[str]:
@@ -203,7 +209,24 @@ def _gait_problems(robot: Robot, system: System, com: Array) -> list[str]:
         return [
             f"limits.torque_nm: on {needs[1]} alone the gait takes {needs[0]:.2g} times the torque limits; correct them"
         ]
-    return []
+    return _swings_beyond_hips(robot, system, default)
+
+
+def _swings_beyond_hips(robot: Robot, system: System, gait: DefaultGait) -> list[str]:
+    """Return one line for each length of a swing that exceeds the height of the lowest hip; no leg folds that far."""
+    hip = min(
+        float(system.data.oMi[system.model.getJointId(system.actuated_names[leg[0]])].translation[2])
+        for leg in legs(robot, system)
+    )
+    swing_s = (1.0 - gait.duty) * gait.period_s
+    return [
+        f"gait.{key} = {value:g}: the feet {move} by {height:.2g} m, and the hips are {hip:.2g} m high; correct it"
+        for key, value, move, height in (
+            ("step_height_m", gait.step_height_m, "rise", gait.step_height_m),
+            ("touchdown_speed_m_s", gait.touchdown_speed_m_s, "sink in a swing", gait.touchdown_speed_m_s * swing_s),
+        )
+        if height > hip
+    ]
 
 
 def implausible_inertias(robot: Robot, system: System) -> list[str]:

@@ -142,16 +142,16 @@ def inspect(path: Path, *, free_flyer: bool = True) -> Findings:
 def mesh_file(filename: str, urdf: Path) -> Path:
     """Return the file of a mesh name in `urdf`.
 
-    ``package://NAME/...`` is looked up in the nearest folder NAME next to or above the URDF. Any other name is relative
-    to the URDF and must stay in its package: the nearest folder above with a ``package.xml`` or a ``robot.toml``, else
-    the URDF's folder.
+    ``package://NAME/...`` is looked up in the nearest folder NAME next to or above the URDF; more slashes before NAME
+    are ignored, as by Pinocchio. Any other name is relative to the URDF and must stay in its package: the nearest
+    folder above with a ``package.xml`` or a ``robot.toml``, else the URDF's folder.
 
     Raises:
         InputError: The name leaves its package, has an unknown scheme, or there is no such file.
     """
     urdf = Path(os.path.abspath(urdf))
     if filename.startswith("package://"):
-        name, _, inside = filename.removeprefix("package://").partition("/")
+        name, _, inside = filename.removeprefix("package://").lstrip("/").partition("/")
         folders = [folder / name for folder in urdf.parents]
         package = next((folder for folder in folders if name not in ("", ".", "..") and os.path.isdir(folder)), None)
         if package is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 
@@ -290,11 +291,70 @@ TROT = "touchdown = { LF = 0.25, RF = 0.75, LH = 0.75, RH = 0.25 }"
             [('"*" = 9, "FL_knee" = 8', '"*" = 0.9')],
             "limits.torque_nm: on RF and LH alone the gait takes 1.4 times the torque limits; correct them",
         ),
+        # millimetres; the hips are 20 mm + 2 cos(0.5) 100 mm above the ground
+        (
+            [("step_height_m = 0.02", "step_height_m = 20")],
+            "gait.step_height_m = 20: the feet rise by 20 m, and the hips are 0.2 m high; correct it",
+        ),
+        (
+            [("touchdown_speed_m_s = 0.1", "touchdown_speed_m_s = 100")],
+            "gait.touchdown_speed_m_s = 100: the feet sink in a swing by 7.5 m, and the hips are 0.2 m high; correct "
+            "it",
+        ),
     ],
-    ids=["knees", "z down", "radius", "three feet", "pace", "slow", "weak", "weak on two feet"],
+    ids=["knees", "z down", "radius", "three feet", "pace", "slow", "weak", "weak on two feet", "step", "touchdown"],
 )
 def test_a_robot_that_cannot_stand_or_walk_is_not_fit(tmp_path, changes, line):
     assert changed(tmp_path, *changes).problems == (f"robot.toml: {line}",)
+
+
+SOLE = """[[soles]]
+name = "{name}"
+frame = "{leg}_foot"
+radius_m = 0.02
+corners_m = [[{x:.6f}, 0.01, -{z:.6f}], [{x:.6f}, -0.01, -{z:.6f}], [-{x:.6f}, 0.0, {z:.6f}]]
+"""
+
+
+def on_soles(tmp_path, old="", new="", legs=("FL", "FR", "HL", "HR")):
+    """Check the robot without its gait, with a level sole in place of each foot; the shanks lean by 0.5 rad."""
+    corner = {"x": 0.02 * math.cos(0.5), "z": 0.02 * math.sin(0.5)}
+    before, _, rest = descriptions.ROBOT_FILE.partition("[[feet]]")
+    limits = rest[rest.index("[limits]") : rest.index("[gait]")]
+    path = descriptions.write(tmp_path)
+    text = before + "".join(SOLE.format(name=leg, leg=leg, **corner) for leg in legs) + limits
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    return robots.check(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        # 13 N on the front edge of each sole, 28 mm behind the knee
+        (
+            {"old": '"*" = 9, "FL_knee" = 8', "new": '"*" = 0.1'},
+            "limits.torque_nm: to carry 5.2 kg at home takes 3.6 times the torque limits on ground with friction 0.6; "
+            "bend the legs less, or correct the limits or the masses",
+        ),
+        # the mass centre is 2 mm behind the middle of the hips, its hind legs are 200 mm away
+        (
+            {"legs": ("FL", "FR")},
+            "soles: the mass centre is 184 mm beyond the edge of the support polygon; change the home pose, or correct "
+            "corners_m",
+        ),
+        # one line for a sole: a corner is 100 mm further along the sole's frame, which leans by 0.5 rad
+        (
+            {"old": "corners_m = [[0.017552, 0.01", "new": "corners_m = [[0.117552, 0.01"},
+            "home.joints_rad: a corner of sole FL is 47.9 mm above most of the feet; change the angles of its leg, or "
+            "correct its corners_m",
+        ),
+    ],
+    ids=["weak", "beside", "corner"],
+)
+def test_a_robot_that_cannot_stand_on_its_soles_is_not_fit(tmp_path, changes, line):
+    assert on_soles(tmp_path).fit
+    assert on_soles(tmp_path, **changes).problems == (f"robot.toml: {line}",)
 
 
 def test_a_trot_of_minutes_on_a_line_below_the_mass_centre_is_not_fit(tmp_path):
