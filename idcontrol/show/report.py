@@ -128,14 +128,16 @@ def table(values: Mapping[str, Any], goals: Mapping[str, Any]) -> dict[str, list
     """Return the rows of a table of metrics by topic, for metrics with a value in `values` or a goal in `goals`.
 
     Returns:
-        Rows with `label`, `value`, `unit` and `goal` as text, and `met`: True if the goal is met, False if not, None
-        without a goal.
+        Rows with `label`, `value`, `unit`, `goal` and `note` as text, and `met`: True if the goal is met, False if
+        not, None without a goal.
     """
     topics: dict[str, list[dict[str, Any]]] = {}
+    notes = values.get("notes") or {}
     for quantity in QUANTITIES:
         value, goal = quantity.of(values), goals.get(quantity.key)
         if value is not None or goal is not None:
             row = {"label": quantity.label, "value": quantity.text(value), "unit": quantity.unit}
+            row["note"] = notes.get(quantity.key, "")
             judged = {"goal": "", "met": None} if goal is None else _judged(quantity, value, goal)
             topics.setdefault(quantity.topic, []).append(row | judged)
     return topics

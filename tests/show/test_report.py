@@ -168,6 +168,12 @@ def test_a_goal_is_met_at_its_bound_and_missed_without_a_number():
     assert rows["slip of stance feet, mean"]["value"] == "–"
 
 
+def test_a_note_stands_with_its_number():
+    values = {"position_limit_steps": 3, "notes": {"position_limit_steps": "left_knee"}}
+    rows = [row for rows in table(values, {}).values() for row in rows]
+    assert [(row["value"], row["note"]) for row in rows] == [("3", "left_knee")]
+
+
 def test_the_command_of_the_page_has_the_changed_settings(walk):
     folder, page, _ = walk
     assert command(load(folder)) in " ".join(page.words)
