@@ -82,6 +82,7 @@ torque that was sent
 the motion contradicts the        the torque is sent; braked after 5 ticks in a row
 torque of one joint
 the gate cuts torques to limits   braked after 0.2 s
+the gate cuts gains or targets    braked after 0.03 s
 or rates in every tick
 the machine's time stands still   braked after 20 periods, at least 20 ms
 in its datagrams

@@ -79,6 +79,7 @@ class Gate(NamedTuple):
         held: Commanded rows q, v, kp, kd of the drives, shape (4, a).
         q_des: Reference positions of the joints, shape (a,) [rad or m].
         v_des: Reference velocities of the joints, shape (a,) [rad/s or m/s].
+        v_before: In: velocities of the joints when rows were sent last; out: velocities in `joints`; shape (a,).
         tau: Out: torques of the drives at the positions and velocities in `joints`, shape (a,) [N m].
         sent: In: rows tau, q, v, kp, kd that were sent last; out: rows that may be sent, shape (5, a).
     """
@@ -89,6 +90,7 @@ class Gate(NamedTuple):
     held: Array
     q_des: Array
     v_des: Array
+    v_before: Array
     tau: Array
     sent: Array
 
@@ -113,6 +115,24 @@ def tie(gate: Gate, j: int, dt: float) -> bool:  # pragma: no cover - compiled
             sent[row, j] = planned + np.copysign(most, off)
             far = True
     return far
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def soften(gate: Gate, j: int, dt: float) -> bool:  # pragma: no cover - compiled
+    """Reduce the gains of drive j in ``Gate.sent`` if its torque would change too fast; return True if it would.
+
+    Until the next rows arrive, after the time `dt` [s], targets stay where they are while the joint moves on. The
+    velocity is assumed to change as much as since the last rows.
+    """
+    sent, v = gate.sent, gate.joints.v[j]
+    change, most = v - gate.v_before[j], gate.limits[1, j] * dt
+    slide = abs(sent[3, j] * (v + 0.5 * change) * dt + sent[4, j] * change)
+    gate.v_before[j] = v
+    if not slide > most:  # also in the first rows: `v_before` is NaN
+        return False
+    sent[3, j] *= most / slide
+    sent[4, j] *= most / slide
+    return True
 
 
 @njit(cache=True)
@@ -147,6 +167,8 @@ def let_through(bound: Bound, drives: bool, tied: bool, share: float, dt: float)
                 sent[row, j] = max(min(share * gate.held[row - 1, j], most, LARGEST_GAIN), 0.0)
                 if sent[row, j] != share * gate.held[row - 1, j]:
                     cut |= 16
+            if soften(gate, j, dt):
+                cut |= 4
             if tied and tie(gate, j, dt):
                 cut |= 32
             back[j] = feedback(joints, sent, j)
@@ -161,7 +183,7 @@ def let_through(bound: Bound, drives: bool, tied: bool, share: float, dt: float)
             sent[0, j] = min(max(tau[j] - share_back * back[j], -torque[j]), torque[j])
             sent[3, j] *= share_back
             sent[4, j] *= share_back
-            cut |= 32
+            cut |= 8
     return cut
 
 
@@ -188,12 +210,14 @@ class Setpoints:
         a = len(self.tau)
         self.sent, self.held = of["sent"], np.zeros((4, a))
         self.values = self.sent.ravel()
-        self._desired = of["q_des"], of["v_des"]
+        self._desired, self._v = (of["q_des"], of["v_des"]), np.full(a, np.nan)
         self._limits, self._share, self._tied = limits.gate, 1.0, False
         self._admitted = limits.gate.copy()
         self._asked = bind(Asked(self.wanted, self.held, of["q_des"], joints))
         self._take = entry(take, self._asked, self.tau)
-        self._gate = bind(Gate(self._admitted, joints, self.wanted, self.held, *self._desired, self.tau, self.sent))
+        self._gate = bind(
+            Gate(self._admitted, joints, self.wanted, self.held, *self._desired, self._v, self.tau, self.sent)
+        )
         self._admit = entry(let_through, self._gate, False, False, 0.0, 0.0)
 
     def take(self, command: Array, tracking: float, *, tied: bool = False) -> Fault:
@@ -231,4 +255,4 @@ class Setpoints:
 
     def clear(self) -> None:
         """Set `tau` and `sent` to zero."""
-        self.tau[:], self.sent[:] = 0.0, 0.0
+        self.tau[:], self.sent[:], self._v[:] = 0.0, 0.0, np.nan

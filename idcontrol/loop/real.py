@@ -30,8 +30,9 @@ WARM_TICKS = 20
 """Number of calls of planner and controller before the first tick, to compile and load all code and to fill the CPU's
 caches."""
 
-UNABLE: Final = Cut.RATE | Cut.TORQUE | Cut.GAIN | Cut.TARGET
-"""Limits whose cuts mean that the motors could not follow the command."""
+UNABLE: Final = (int(Cut.RATE | Cut.TORQUE), int(Cut.GAIN | Cut.TARGET))
+"""Limits whose cuts mean that the motors could not follow the command, for `Policy.cut_s`; and limits beyond which no
+right command is, for `Policy.wrong_s`."""
 
 
 class Timing(NamedTuple):
@@ -103,7 +104,7 @@ class ControlLoop:
         # only estimators read the accelerometer
         self.endpoint = Endpoint.of_loop(link, parts.wire, numbers, ("accelerometer",) if parts.sense is None else ())
         self.safety, self.counts, self._progress = Safety(), Counts(), Progress()
-        self._cut_since: int | None = None  # the gate has cut torques in every tick since this time
+        self._cut_since: list[int | None] = [None, None]  # the gate has cut in every tick since; by `UNABLE`
         self._telemetry = Telemetry(parts.wire, parts.notes, clock.utc_ns)
         self.endpoint.inbox.dropped = self.row.of["dropped"]  # counters are views of the recorded row
         self._observer = Observer(parts, policy, self._telemetry, self._timing.late)
@@ -201,10 +202,12 @@ class ControlLoop:
         power = self._power(cycle)
         cut = self._gate(cycle, power)
         # while limits grow, cuts are intended
-        if not (cut & UNABLE and self.safety.mode is Mode.RUNNING and power == 1.0):
-            self._cut_since = None
-        elif self._cut_since is None:
-            self._cut_since = cycle.woke
+        unable = int(cut) if self.safety.mode is Mode.RUNNING and power == 1.0 else 0
+        for k, since in enumerate(self._cut_since):
+            if not unable & UNABLE[k]:
+                self._cut_since[k] = None
+            elif since is None:
+                self._cut_since[k] = cycle.woke
         self._post(self.safety.mode)
         telemetry.lap("gate")
         telemetry.describe(
@@ -234,8 +237,9 @@ class ControlLoop:
             faults |= Fault.SILENT
         elif mode is Mode.RUNNING and cycle.woke - max(self._observer.advanced, self.safety.since) > self._timing.late:
             faults |= Fault.STALE
-        if self._cut_since is not None and cycle.woke - self._cut_since > self._policy.cut_s * NS:
-            faults |= Fault.CUT
+        for since, longest in zip(self._cut_since, (self._policy.cut_s, self._policy.wrong_s), strict=True):
+            if since is not None and cycle.woke - since > longest * NS:
+                faults |= Fault.CUT
         if cycle.jumped:
             faults |= Fault.CLOCK
         peer = Mode.IDLE if newest is None else newest.mode
@@ -298,7 +302,7 @@ class ControlLoop:
         if life.mixes(t):
             rows = np.vstack((setpoints.wanted, setpoints.held))
             life.take_over(t, rows)
-            setpoints.wanted[:], setpoints.held[:] = rows[0], rows[1:]
+            setpoints.take(rows, np.inf)  # not tied: mixed targets may be far from the reference
         return False, fault
 
     def _overran(self, cycle: Cycle) -> bool:

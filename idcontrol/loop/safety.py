@@ -138,8 +138,8 @@ class Fault(enum.IntFlag):
     STALE = 524288
     """Datagrams come, but the machine's time has stood still for longer than `Policy.late_s`."""
     CUT = 1048576
-    """For longer than `Policy.cut_s`, in every tick the gate has cut torques to their limits or rates, or has cut gains
-    or targets of drives."""
+    """In every tick the gate has cut torques to their limits or rates, for longer than `Policy.cut_s`, or has cut gains
+    or targets of drives, for longer than `Policy.wrong_s`."""
     TORQUE = 2097152
     """The torque that a drive reports is outside the range of recently sent torques by more than
     `Policy.torque_share`."""
@@ -259,8 +259,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             positive value.
         tilt_rad: Largest angle of the base from upright.
         tracking: Largest distance of a joint from its reference [rad or m].
-        cut_s: Longest time for which the gate may cut torques, gains or targets in every tick; cuts while the limits
-            grow (`power_ramp_s`) do not count.
+        cut_s: Longest time for which the gate may cut torques in every tick; cuts while the limits grow
+            (`power_ramp_s`) do not count.
+        wrong_s: The same for gains and targets, which no right command lets the gate cut.
         torque_share: Largest difference between a sent and an applied torque, as a share of the torque limit. A joint
             may not stand still while its torque changes by more than this and its reference by more than `frozen`.
         load_share: Largest difference of the unexplained force on the base from its usual value, as a share of the
@@ -310,6 +311,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     tilt_rad: Positive = 1.0
     tracking: Positive = 0.5
     cut_s: Duration = 0.2
+    wrong_s: Duration = 0.03
     torque_share: Positive = 0.15
     load_share: Positive = 0.06
     motion_share: Positive = 0.03
@@ -490,8 +492,7 @@ class Cut(enum.IntFlag):
     GAIN = 16
     """A gain of a drive was too large."""
     TARGET = 32
-    """The targets of a drive demanded more torque than its feed-forward torque could cancel, or were too far from the
-    reference (`idcontrol.loop.gate.tie`)."""
+    """The targets of a drive were too far from the reference (`idcontrol.loop.gate.tie`)."""
 
 
 def admit(limits: Limits, wanted: Array, last: Array, q: Array, v: Array, share: float, dt: float, out: Array) -> Cut:

@@ -15,8 +15,8 @@ from idcontrol.loop.plausible import Joints
 from idcontrol.loop.safety import Cut, Fault, Mode
 from idcontrol.loop.wire import HEAD_BYTES
 from idcontrol.plants.drive import Driven
-from idcontrol.types import Command
-from tests.loop.rig import KD, KP, RATE, TORQUE, Arm, ArmSession, H, Pd, Rig, limits, missed_brake
+from idcontrol.types import Command, ContactForces
+from tests.loop.rig import KD, KP, QUICK, RATE, TORQUE, Arm, ArmSession, H, Pd, Rig, limits, missed_brake
 
 
 class DrivenSession(ArmSession):
@@ -129,8 +129,8 @@ WRONG = {
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_wrong_gains_and_targets_change_the_torque_of_drives_no_faster_than_their_rate(wrong):
-    """Commands are wrong for a tenth of a second; torques of successive commands are compared at the same state."""
-    rig = driven(lambda call, command: WRONG[wrong](command) if 100 < call <= 200 else command)
+    """Commands are wrong for 25 ms; torques of successive commands are compared at the same state."""
+    rig = driven(lambda call, command: WRONG[wrong](command) if 100 < call <= 125 else command)
     commands, states, accept = [], [], rig.machine.endpoint.inbox.accept
 
     def keep(data):
@@ -152,6 +152,17 @@ def test_wrong_gains_and_targets_change_the_torque_of_drives_no_faster_than_thei
     assert len(changes) > 200
     # the loop knows the state of a tick ago, in which the largest gains of the drives turn into a little more
     assert (changes.max(axis=0) <= 2.0 * RATE * H).all()
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_wrong_gains_and_targets_of_a_controller_with_a_model_brake_the_machine(wrong):
+    def change(call, command):
+        return structs.replace(WRONG[wrong](command) if call > 100 else command, predicted=ContactForces.none())
+
+    rig = driven(change, policy=structs.replace(QUICK, tracking=1e3))
+    rig.run()
+    assert rig.loop.safety.ended_by is Fault.CUT
+    assert rig.ticks(Mode.RUNNING) == pytest.approx(100 + QUICK.wrong_s / H, abs=5)
 
 
 @pytest.mark.parametrize("field", ["kp", "kd"])
@@ -221,6 +232,24 @@ def test_a_command_within_all_limits_passes_the_gate_to_the_bit():
     setpoints.take(command, np.inf)
     assert setpoints.admit(1.0, H, drives=True) is Cut.NONE
     np.testing.assert_array_equal(setpoints.sent, command)
+
+
+def test_the_torque_of_a_stiff_drive_changes_within_its_rate_until_the_next_command():
+    joints = Joints(at_q=np.arange(2), circle=np.zeros(2, bool), at_v=np.arange(2), q=np.zeros(2), v=np.zeros(2))
+    of = {"tau_wanted": np.zeros(2), "tau": np.zeros(2), "q_des": np.zeros(2), "v_des": np.zeros(2)}
+    of["sent"] = np.zeros((5, 2))
+    setpoints, dv = Setpoints(of, joints, limits()), np.array([0.4, -0.7])
+    for _ in range(50):  # the joints accelerate uniformly
+        setpoints.take(np.array([np.zeros(2), joints.q, joints.v, np.full(2, 1e4), KD]), np.inf)
+        setpoints.admit(1.0, H, drives=True)
+        tau, _, _, kp, kd = setpoints.sent
+        joints.q[:] += H * (joints.v + 0.5 * dv)
+        joints.v[:] += dv
+        after = tau + kp * (setpoints.sent[1] - joints.q) + kd * (setpoints.sent[2] - joints.v)
+        if joints.v[0] > 0.6:  # the first command knows of no acceleration
+            assert (np.abs(after - setpoints.tau) <= RATE * H * (1.0 + 1e-9)).all()
+            assert (kp > 0.0).all()
+    assert (kp < 0.5 * TORQUE / 0.01).all()  # the largest gain without motion
 
 
 @pytest.mark.parametrize(("row", "far"), [(1, 0.12), (1, -0.12), (2, 1.2), (2, -1.2)])

@@ -150,6 +150,7 @@ def test_the_package_says_what_its_default_policy_does():
         f"the torque is sent; braked after {policy.torque.tolerate} ticks in a row torque that was sent",
         f"the torque is sent; braked after {policy.motion.tolerate} ticks in a row torque of one joint",
         f"the gate cuts torques to limits braked after {policy.cut_s:g} s",
+        f"the gate cuts gains or targets braked after {policy.wrong_s:g} s",
         f"leans by more than {policy.tilt_rad:g} rad the torque is sent; braked after {policy.tipped.tolerate} ticks",
         f"joint {policy.tracking:g} rad off its reference the torque is sent; braked after {policy.astray.tolerate}",
         f"brakes itself after {periods}, at least {ms}, without a command",
