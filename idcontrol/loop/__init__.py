@@ -66,7 +66,7 @@ machine killed or disconnected    braked as after silence, then stopped. The mac
 loop killed                       the machine brakes, then stops; both records are readable
 machine brakes by itself          braked
 plant diverges                    it stops at its last state within bounds; the loop brakes
-a joint is 0.03 rad from its      the message is not used; braked after 5 ticks in a row
+a joint is 0.02 rad from its      the message is not used; braked after 5 ticks in a row
 predicted position
 a joint's position is constant    the same
 for 20 ms although its velocity

@@ -22,9 +22,9 @@ SETTLE_S: Final = 0.02
 FORGOTTEN_S: Final = 0.2
 """Time constant with which differences between positions and integrated velocities decay [s]; an encoder whose offset
 drifts faster than `Trust.jump` in this time is noticed."""
-LAG_S: Final = 0.005
-"""Lag of velocities that drives filter [s]. The integral of such a velocity lags behind the position by this time
-multiplied by the change of the velocity."""
+LAG_S: Final = 0.01
+"""Largest lag of velocities that drives filter [s]. The integral of such a velocity lags behind the position by this
+time multiplied by the change of the velocity."""
 
 
 class Heard(NamedTuple):
@@ -49,10 +49,8 @@ class Heard(NamedTuple):
     """Integral of the velocity over that time, shape (a + 3,) [rad or m]."""
     moving: Array
     """Velocity before that time, shape (a + 3,) [rad/s or m/s]."""
-    low: Array
-    """Lower end of the range of recent velocities, shape (a + 3,) [rad/s or m/s] (`widen`)."""
-    high: Array
-    """Upper end of this range."""
+    swung: Array
+    """Change of each velocity, shape (a + 3,) [rad/s or m/s]; it decays as `off` does."""
 
 
 class Trust(NamedTuple):
@@ -70,7 +68,7 @@ class Trust(NamedTuple):
 
 def nothing(joints: int) -> Heard:
     """Return a `Heard` for `joints` joints before their first state."""
-    return Heard(np.full(1, np.nan), np.zeros(joints), np.zeros(4), *np.zeros((7, joints + 3)))
+    return Heard(np.full(1, np.nan), np.zeros(joints), np.zeros(4), *np.zeros((6, joints + 3)))
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -137,8 +135,8 @@ def believable(
     """True if this state at time t is plausible; then store it in `heard`.
 
     A coordinate must not stand still despite its velocity (`frozen`). Its motion may differ from the integral of its
-    velocity by `Trust.jump`, and by `LAG_S` times the velocity of the last plausible state and its change in recent
-    plausible states; differences add up over several states, and decay over `FORGOTTEN_S`. The limit grows with the
+    velocity by `Trust.jump`, and by `LAG_S` times the change of the velocity in recent plausible states; differences
+    add up over several states, and decay over `FORGOTTEN_S`. The limit grows with the
     time between two states, because the velocity may change in between. It does not grow with the velocity of this
     state: a wrong velocity is as implausible as a wrong position. An implausible state is not stored, so a single wrong
     state does no harm, and an offset stays implausible until the limit has grown to it. The first state is plausible.
@@ -154,13 +152,15 @@ def believable(
         turned: Orientation of the base, as a quaternion (x, y, z, w) of either sign, shape (4,).
     """
     after, believed = t - heard.t[0], True
-    off = np.zeros(v.shape[0])
+    off, swung = np.zeros(v.shape[0]), np.zeros(v.shape[0])
     if after >= 0.0:
         moved, passed = travel(heard, circle, q, turned), after / SETTLE_S
         for i in range(v.shape[0]):
-            off[i] = heard.off[i] / (1.0 + after / FORGOTTEN_S) + moved[i] - 0.5 * (v[i] + heard.v[i]) * after
+            kept = 1.0 / (1.0 + after / FORGOTTEN_S)
+            off[i] = kept * heard.off[i] + moved[i] - 0.5 * (v[i] + heard.v[i]) * after
+            swung[i] = kept * heard.swung[i] + v[i] - heard.v[i]
             stands = frozen(heard, trust, i, moved[i], v[i], after)
-            most = trust.jump * (1.0 + passed) + LAG_S * (abs(heard.v[i]) + heard.high[i] - heard.low[i])
+            most = trust.jump * (1.0 + passed) + LAG_S * abs(heard.swung[i])
             believed = believed and abs(off[i]) <= most and not stands
     else:
         heard.still[:] = heard.way[:] = 0.0
@@ -171,8 +171,7 @@ def believable(
         assign(heard.v, v)
         assign(heard.turned, turned)
         assign(heard.off, off)
-        for i in range(v.shape[0]):
-            widen(heard.low, heard.high, i, v[i], after)
+        assign(heard.swung, swung)
     return believed
 
 

@@ -305,7 +305,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     rest_speed: Positive = 0.05
     rest_s: Duration = 0.3
     damp_s: Duration = 1.0
-    jump: Positive = 0.03
+    jump: Positive = 0.02
     frozen_s: Duration = 0.02
     frozen: Positive = 0.01
     tilt_rad: Positive = 1.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from idcontrol.loop.plausible import FORGOTTEN_S, LAG_S, Inertial, Trust, believable, nothing, senses
+from idcontrol.loop.plausible import FORGOTTEN_S, LAG_S, SETTLE_S, Inertial, Trust, believable, nothing, senses
 from idcontrol.loop.safety import Policy
 
 H = 1e-3
@@ -38,14 +38,14 @@ def test_a_coarse_encoder_with_an_exact_velocity_is_believed(speed, bits):
 
 @pytest.mark.parametrize("speed", [0.2, 1.0, 2.0])
 def test_an_encoder_that_stands_still_despite_its_velocity_is_doubted(speed):
-    expected = max(TRUST.still, TRUST.way / speed)
+    expected = min(max(TRUST.still, TRUST.way / speed), TRUST.jump / speed)
     assert first_doubt((0.3, [speed, *REST], turning(0.0)) for _ in range(2000)) == pytest.approx(expected, abs=2 * H)
 
 
 @pytest.mark.parametrize("rate", [0.2, 3.0])  # of the base [rad/s]
 def test_an_orientation_that_stands_still_while_the_gyroscope_turns_is_doubted(rate):
     states = [(0.0, [*REST, rate], turning(rate * k * H if k < 100 else 0.1 * rate)) for k in range(1000)]
-    stands, strays = max(TRUST.still, TRUST.way / rate), TRUST.jump / rate + LAG_S
+    stands, strays = max(TRUST.still, TRUST.way / rate), TRUST.jump / rate
     assert first_doubt(states) == pytest.approx(0.1 + min(stands, strays), abs=3 * H)
 
 
@@ -101,7 +101,7 @@ def test_an_offset_that_drifts_fast_is_doubted(rate):
         for k in range(2000)
     )
     # the difference approaches rate * FORGOTTEN_S with this time constant
-    share = (TRUST.jump + 0.3 * LAG_S) / (abs(rate) * FORGOTTEN_S)
+    share = TRUST.jump * (1.0 + H / SETTLE_S) / (abs(rate) * FORGOTTEN_S)
     expected = 0.1 - FORGOTTEN_S * np.log1p(-share) if share < 1.0 else None
     assert first_doubt(states) == (expected and pytest.approx(expected, abs=0.01))
 
@@ -113,7 +113,7 @@ def test_a_velocity_without_motion_is_doubted_at_once_and_hides_no_jump(speed):
     assert first_doubt([(0.4 * (k >= 50), *rest) for k, (_, *rest) in enumerate(states)]) == 50 * H
 
 
-@pytest.mark.parametrize(("filter_s", "speed"), [(3e-3, 8.0), (5e-3, 20.0)])
+@pytest.mark.parametrize(("filter_s", "speed"), [(3e-3, 8.0), (5e-3, 20.0), (0.9 * LAG_S, 20.0)])
 def test_a_filtered_velocity_is_believed_after_an_impact(filter_s, speed):
     t = H * np.arange(200)
     q = np.where(t < 0.1, speed * t, 0.1 * speed)
