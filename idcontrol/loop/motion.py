@@ -15,9 +15,10 @@ one joint explains at most 0.7 of a force on the base (measured in walks of `lin
 opposite hips look alike.
 
 Positions of joints, torques and IMU pass through the same filter, two lags of `SMOOTHING_S` in a row, which also
-differentiates: ``q̇ = (q₁ - q₂)/T`` and ``q̈ = (q - 2 q₁ + q₂)/T²``. Velocities that the drives compute are not used, so
-their lags do not matter. The accelerometer's reading is the acceleration of the base, by the principle of equivalence,
-so the attitude does not matter. The mean of z is subtracted; it has the offsets of encoders and accelerometer.
+differentiates: ``q̇ = (q₁ - q₂)/T`` and ``q̈ = (q - 2 q₁ + q₂)/T²``. Velocities that the drives compute are used only for
+the torques of their damping, which are uncertain by the damping times the difference from q̇. The accelerometer's
+reading is the acceleration of the base, by the principle of equivalence, so the attitude does not matter. The mean of z
+is subtracted; it has the offsets of encoders and accelerometer.
 
 Source: residuals of De Luca, Albu-Schäffer, Haddadin and Hirzinger (2006), and their isolation in Haddadin, De Luca and
 Albu-Schäffer (2017), "Robot collisions: a survey on detection, isolation, and identification", IEEE T-RO 33(6).
@@ -67,15 +68,17 @@ SEEN: Final = 0.01
 
 
 class Signals(NamedTuple):
-    """Signals before the filter, after one lag, and after two: joints (a), torques (a), gyroscope, accelerometer.
+    """Signals before the filter, after one lag, and after two.
+
+    They are positions of the joints (a), torques (a), gyroscope, accelerometer, and velocities of the joints (a).
 
     Attributes:
-        now, once, twice: The signals, shape (2 a + 6,) each.
+        now, once, twice: The signals, shape (3 a + 6,) each.
         q: Configuration with the base at the origin and unrotated, shape (nq,): positions after two lags.
         v: Velocity in Pinocchio's layout, shape (nv,).
         acceleration: Acceleration in the system's order, shape (m,).
-        speed: Velocities of the joints before the filter, shape (a,).
         up: Vertical direction in the base's axes, shape (3,).
+        doubt: Error of the torques of all drives if they feed back another velocity, shape (1,) [N m].
     """
 
     now: Array
@@ -84,8 +87,8 @@ class Signals(NamedTuple):
     q: Array
     v: Array
     acceleration: Array
-    speed: Array
     up: Array
+    doubt: Array
 
 
 class _Robot(NamedTuple):
@@ -141,9 +144,9 @@ class MotionJudge:
         weight = np.empty(m)
         weight[:6] = np.repeat([1.0, 1.0 / ARM_M], 3) / (BASE * system.mass * -GRAVITY[2])
         weight[6:] = 1.0 / (JOINT * torque)
-        now, once, twice = np.zeros((3, 2 * a + 6))
+        now, once, twice = np.zeros((3, 3 * a + 6))
         self._signals = Signals(
-            now, once, twice, np.zeros(system.model.nq), np.zeros(m), np.zeros(m), np.zeros(a), np.zeros(3)
+            now, once, twice, np.zeros(system.model.nq), np.zeros(m), np.zeros(m), np.zeros(3), np.zeros(1)
         )
         self._signals.q[6] = 1.0
         position, rotation = placement_views(system.data.oMi)
@@ -170,7 +173,8 @@ class MotionJudge:
         Args:
             sensed: The newest plausible readings.
             sent: Rows tau, q, v, kp, kd that the drives have applied since the last readings, shape (5, a).
-            share: Smallest error of a torque that is a fault, as a share of the torque limit, without dry friction.
+            share: Smallest error of a torque that is a fault, as a share of the torque limit, without dry friction and
+                `Signals.doubt`.
         """
         state = sensed.state
         h, self._t = state.t - self._t, state.t
@@ -184,7 +188,8 @@ class MotionJudge:
         worst = self._isolate(self._bound, h / min(age + h, USUAL_S))
         if age <= LEARNT_S or worst < 0:
             return False
-        return bool(abs(self.off[worst]) > share * self._limit[worst] + self._friction[worst])
+        allowed = share * self._limit[worst] + self._friction[worst] + self._signals.doubt[0]
+        return bool(abs(self.off[worst]) > allowed)
 
 
 def judged(contacts: object) -> SphereContacts | None:
@@ -221,13 +226,14 @@ def smooth(
     """
     robot, signals, _, off = bound.borrowed
     now, once, twice, a = signals.now, signals.once, signals.twice, off.shape[0]
+    speeds = 2 * a + 6
     continues = h > 0.0
     share = h / (h + SMOOTHING_S)
     for j in range(a):
         place, speed = q[robot.at_q[j]], v[robot.order[6 + j]]
-        middle, slope = (0.5 * (place + now[j]), 0.5 * (speed + signals.speed[j])) if continues else (place, speed)
+        middle, slope = (0.5 * (place + now[j]), 0.5 * (speed + now[speeds + j])) if continues else (place, speed)
         torque = sent[0, j] + sent[3, j] * (sent[1, j] - middle) + sent[4, j] * (sent[2, j] - slope)
-        now[j], signals.speed[j] = place, speed
+        now[j], now[speeds + j] = place, speed
         now[a + j] = min(max(torque, -robot.limit[j]), robot.limit[j])
     for k in range(3):
         now[2 * a + k], now[2 * a + 3 + k] = v[3 + k], accelerometer[k]
@@ -245,9 +251,11 @@ def smooth(
         signals.acceleration[k] = twice[gyro + 3] + GRAVITY[k]
         signals.acceleration[3 + k] = (once[gyro] - twice[gyro]) / SMOOTHING_S
         signals.v[3 + k] = twice[gyro]
+    signals.doubt[0] = 0.0
     for j in range(a):
-        signals.q[robot.at_q[j]] = twice[j]
-        signals.v[robot.order[6 + j]] = (once[j] - twice[j]) / SMOOTHING_S
+        speed = (once[j] - twice[j]) / SMOOTHING_S
+        signals.doubt[0] += sent[4, j] * abs(twice[speeds + j] - speed)
+        signals.q[robot.at_q[j]], signals.v[robot.order[6 + j]] = twice[j], speed
         signals.acceleration[6 + j] = (now[j] - 2.0 * once[j] + twice[j]) / SMOOTHING_S**2
     signals.up[0] = 2.0 * (q[3] * q[5] - q[6] * q[4])
     signals.up[1] = 2.0 * (q[4] * q[5] + q[6] * q[3])
@@ -283,7 +291,7 @@ def isolate(bound: Bound, share: float) -> int:  # pragma: no cover - compiled
     """
     robot, signals, mean, off = bound.borrowed
     M, bias, _ = robot.terms
-    m, rows, torque = bias.shape[0], 3 * robot.joint.shape[0], signals.twice[off.shape[0] :]
+    m, rows, torque = bias.shape[0], 3 * robot.joint.shape[0], signals.twice[off.shape[0] : 2 * off.shape[0]]
     z, force, along = np.empty(m), np.empty(rows), np.empty(rows)
     B, A, L = np.empty((rows, m)), np.empty((rows, rows)), np.empty((rows, rows))
     for i in range(m):

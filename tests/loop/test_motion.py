@@ -83,6 +83,22 @@ def test_an_error_that_dry_friction_explains_is_no_fault():
     assert not any(judge("go1", change, 0.4, friction=0.2)[1])  # seven times 0.2 N m are 6 % of the limit
 
 
+def test_a_velocity_that_the_drives_need_not_feed_back_is_no_fault():
+    """At rest, a joint's velocity is read as 1 rad/s, so that damping seems to add a torque of 5 % of the limit."""
+    for damping, wrong in ((0.05, 0.0), (0.0, 0.05)):  # shares of the limit: seemingly added, or really wrong
+        by, state, torque, limit = standing("go1", 0.0)
+        sent, verdicts = np.zeros((5, len(torque))), []
+        for k in range(400):
+            v = np.zeros(18)
+            v[6 + JOINT] = k >= 300
+            sent[0, :], sent[4, JOINT] = torque, damping * limit[JOINT]
+            sent[0, JOINT] -= wrong * limit[JOINT] * (k >= 300)
+            at = State(t=k * H, q=state.q, v=v)
+            verdicts.append(by(Sensed(state=at, tau=sent[0], accelerometer=np.array([0.0, 0.0, 9.81])), sent, SHARE))
+        assert abs(by.off[JOINT]) > 1.5 * SHARE * limit[JOINT]
+        assert any(verdicts) is (damping == 0.0)
+
+
 def test_a_machine_in_place_of_the_simulated_one_has_the_friction_of_its_robot_file():
     def friction(robot, peer):
         session = WalkSession("trot", WalkConfig(robot=robot))
