@@ -100,8 +100,9 @@ class Observer:
             flags |= Fault.CLOCK
         if ahead != 0.0:
             self.advanced = now
-        if flags & UNUSED:
-            self.faults = Fault(flags)
+        again = running and ahead == 0.0  # another state at the same time is not new: motion within no time is no jump
+        if flags & UNUSED or again:
+            self.faults = Fault(flags & ~int(Fault.ENCODER)) if again else Fault(flags)
             return
         self.message, self.state = message, message.state
         if self._motion is not None:

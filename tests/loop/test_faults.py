@@ -396,12 +396,14 @@ def sends(change):
     return before
 
 
-def test_a_machine_that_repeats_its_last_state_counts_as_silent(runs):
+@pytest.mark.parametrize("values_at", [slice(None), slice(1)], ids=["state", "time"])
+def test_a_machine_that_repeats_its_last_state_or_time_counts_as_silent(runs, values_at):
     last = []
 
     def repeat(values):
-        last.append(values)
-        return last[0]
+        last.append(values.copy())
+        values[values_at] = last[0][values_at]
+        return values
 
     rig = runs(before=sends(repeat))
     assert rig.modes() == WHOLE
