@@ -218,7 +218,7 @@ def signed_distance(kind: str, p: Array) -> float:
 
 @pytest.mark.parametrize("kinds", [(a, b) for i, a in enumerate(EVERY) for b in EVERY[i:]])
 def test_the_smallest_gap_is_the_distance_and_gaps_lead_between_surfaces(kinds: tuple[str, str]) -> None:
-    for scene, target in close_pairs(kinds, 60, 3):
+    for scene, target in close_pairs(kinds, 30, 3):
         contacts = scene.contacts(2e-3)
         assert len(contacts) <= 8
         # the engine is accurate to 1e-6, a witness is added at 1e-5 (manifold.ENGINE_TOLERANCE), targets are met to

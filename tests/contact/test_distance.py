@@ -62,7 +62,7 @@ def test_distances_apart_and_overlapping_are_coals(kinds: tuple[str, str]) -> No
     rng = np.random.default_rng(0)
     geometries = [KINDS[kind]() for kind in kinds]
     signs = set()
-    for _ in range(300):
+    for _ in range(120):
         position = np.array([np.zeros(3), rng.uniform(-0.25, 0.25, 3)])
         rotation = Rotation.random(2, rng=rng).as_matrix()
         distance, direction, _ = measured(geometries, position, rotation)
@@ -93,7 +93,7 @@ def test_moved_along_the_normal_by_the_distance_the_shapes_just_touch(kinds: tup
     """
     rng = np.random.default_rng(1)
     geometries = [KINDS[kind]() for kind in kinds]
-    for trial in range(100):
+    for trial in range(50):
         # every second pose is nearly aligned, like boxes at rest on each other
         turns = Rotation.random(2, rng=rng) if trial % 2 else Rotation.from_rotvec(1e-9 * rng.normal(size=(2, 3)))
         position = np.array([np.zeros(3), rng.uniform(-0.2, 0.2, 3)])

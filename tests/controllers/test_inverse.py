@@ -132,11 +132,11 @@ def test_torque_and_forces_agree_with_clarabels_smallest_torque(quadruped, unloa
 
 
 def swaying_torques(name, system):
-    """Torques and predicted weights of 200 steps of a swaying base with white noise of 1 rad/s² on the demand."""
+    """Torques and predicted weights of 100 steps of a swaying base with white noise of 1 rad/s² on the demand."""
     rng = np.random.default_rng(0)
     control = walker.controller(name, gains=walker.NO_FEEDBACK)
     torques, weights = [], []
-    for state, a in walker.swaying(system, 200):
+    for state, a in walker.swaying(system, 100):
         reference = walker.stand(
             q=system.joint_positions(state.q),
             v=system.joint_velocities(state.v),

@@ -222,7 +222,7 @@ def test_many_contacts_get_the_torque_that_clarabel_finds(quadruped, mu, weighte
     """The reduced programs have as many unknowns as motors."""
     rng, n = np.random.default_rng(12), 40 if mu == 0.3 else 20
     reduced = 0
-    for _ in range(6):
+    for _ in range(3):
         if mu is None:
             problem = random_problem(quadruped, rng, projected=True, speed=0.01, lifted=rng.random() < 0.3)
         else:

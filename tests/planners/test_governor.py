@@ -82,7 +82,7 @@ def test_less_is_granted_at_least_as_far_and_curves_keep_to_the_acceleration(nam
     assert less * part >= min(share, part) * (1 - 1e-3)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(st.sampled_from(ROBOTS), COMMANDS, COMMANDS)
 def test_joint_references_stay_within_limits_for_any_command(name, first, second):
     m = machine(name)

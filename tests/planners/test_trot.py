@@ -45,7 +45,7 @@ def record(m, planner, steps, h=TICK):
 def test_joint_targets_are_derivatives_of_each_other_and_reach_the_feet(name):
     m = machine(name, points=True)
     h = 1e-4
-    run = record(m, m.planner(Smooth()), 8000, h)
+    run = record(m, m.planner(Smooth()), 5000, h)
     same = np.all(run["stance"][2:] == run["stance"][:-2], axis=1)
     # Velocities are means over the last tick: angles and velocities step like a machine with v⁺ = v + h a, q⁺ = q + h
     # v⁺. The plan misses h²/6 of the third derivative of q and h²/12 of the third derivative of v: with 1000 rad/s²
