@@ -97,6 +97,9 @@ def agrees_with_differences(controller, state, reference, by, accuracy, seed=0, 
 
 
 STICKING, SLIDING = 0.005, 0.3
+ALL_SCHEMES = sorted(
+    name for name in controllers.available() if name.startswith("id-") and not name.startswith("id-sensed")
+)
 
 
 @pytest.mark.parametrize("by", ["q", "v", "reference", "mu"])
@@ -443,6 +446,26 @@ def test_the_margin_of_a_sliding_foot_ends_where_a_second_edge_of_its_pyramid_ru
         assert set(lin.active.contacts) == {"slide"}
         margins.append(lin.margin.speed)
     assert 0.0 < margins[1] < 0.1 * margins[0]
+
+
+@pytest.mark.parametrize("feet", [0, 1, 4])
+@pytest.mark.parametrize("name", ALL_SCHEMES)
+def test_every_scheme_has_derivatives_with_any_number_of_contacts(quadruped, name, feet):
+    """Without contacts all schemes track the demand, so they have the same derivative."""
+    control = walker.controller(name, impacts=False)
+    state, reference = moving(quadruped, STICKING, feet=feet)
+    _, lin = control.linearize(state, reference, loads=True)
+    assert all(np.isfinite(slope).all() for slope in lin.slopes.values())
+    assert lin.force.shape == (feet, 3)
+    assert not np.isnan(lin.margin).any()
+    if not feet:
+        assert lin.reason == ""
+        _, other = walker.controller(impacts=False).linearize(state, reference, loads=True)
+        for by in ("q", "v", "reference", "gains", "load"):
+            expected = other.jacobian(of="tau", by=by)
+            scale = np.abs(expected).max()
+            np.testing.assert_allclose(lin.jacobian(of="tau", by=by), expected, rtol=0, atol=1e-9 * scale)
+        agrees_with_differences(control, state, reference, "v", 1e-6)
 
 
 def test_four_feet_that_stick_have_no_derivative_of_forces_on_the_circular_cone(quadruped):

@@ -9,7 +9,7 @@ from idcontrol import controllers, robots, tasks
 from idcontrol.controllers import InverseSettings
 from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
-from tests.controllers.test_gradient import agrees_with_differences, outputs
+from tests.controllers.test_gradient import ALL_SCHEMES, agrees_with_differences, outputs
 from tests.differences import extended
 from tests.parameters import one_fast
 
@@ -122,6 +122,24 @@ def test_a_standing_pose_has_derivatives(listed):
     for by in ("q", "v", "reference", "task"):
         slope = beside.jacobian(of="tau", by=by)
         np.testing.assert_allclose(lin.jacobian(of="tau", by=by), slope, rtol=0, atol=1e-2 * np.abs(slope).max())
+
+
+@pytest.mark.parametrize("feet", [0, 1, 4])
+@pytest.mark.parametrize("name", ALL_SCHEMES)
+def test_every_scheme_has_derivatives_with_tasks_and_any_number_of_contacts(name, feet):
+    robot = robots.load("go1")
+    listed, settings = [tasks.Frame("trunk", "orientation", kp=50.0)], InverseSettings(impacts=False)
+    control = controllers.make(name, robot, mu=0.6, rate_hz=1000, tasks=listed, settings=settings)
+    state = robot.standing_state()
+    state = structs.replace(state, v=1e-3 * np.random.default_rng(0).normal(size=18))
+    reference = structs.replace(robot.standing_reference(), stance=np.arange(4) < feet)
+    _, lin = control.linearize(state, reference, loads=True)
+    assert all(np.isfinite(slope).all() for slope in lin.slopes.values())
+    assert lin.jacobian(of="task", by="v").shape == (3, 18)
+    assert not np.isnan(lin.margin).any()
+    if not feet:
+        assert lin.reason == ""
+        agrees_with_differences(control, state, reference, "task", 1e-6)
 
 
 def test_multipliers_of_feet_without_load_are_positive():

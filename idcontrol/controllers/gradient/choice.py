@@ -206,7 +206,7 @@ def yielding_of(scheme: Scheme, visited: Bound, solved: Bound) -> Yielding:
     n, m, tree, width = site.contacts.gap.size, len(M), site.motion.tree, site.at.v
     D, slope = np.zeros(3 * n), np.zeros((3 * n, site.at.total))
     if n == 0:
-        return RIGID
+        return Yielding(D, slope)
     if scheme.name == "one-stage":
         D[:] = dissipation.EPSILON * (w.rho**2).sum() / (3 * n)
         slope[:, q] = dissipation.EPSILON * square_slopes(visited, solved).sum(axis=0) / (3 * n)
