@@ -16,14 +16,15 @@ import pinocchio as pin
 from idcontrol.contact.contacts import Contacts
 from idcontrol.contact.sensitivity import row_derivatives
 from idcontrol.contact.spheres import SphereContacts
-from idcontrol.controllers.gradient.chain import distances, turned, world_forces
+from idcontrol.controllers.gradient.chain import Limits, turned, world_forces
 from idcontrol.controllers.gradient.choice import support
 from idcontrol.controllers.gradient.demand import surface_slope
 from idcontrol.controllers.gradient.equations import EXPLAINED, Terms, least_squares
-from idcontrol.controllers.gradient.impulses import raw_impulses
+from idcontrol.controllers.gradient.impulses import no_optimum, raw_impulses
 from idcontrol.controllers.gradient.inertia import joint_forces
+from idcontrol.controllers.gradient.margin import margin
 from idcontrol.controllers.gradient.motion import NO_SLIP, ROLES, Motion, Moved, Sources, Yielding, motion
-from idcontrol.controllers.gradient.result import SINGULAR, Active, Linearization, Margin, Part
+from idcontrol.controllers.gradient.result import SINGULAR, Active, Linearization, Part
 from idcontrol.dynamics.derivatives import inverse_dynamics, motions, skew, turn_by
 from idcontrol.dynamics.system import System
 from idcontrol.kernels.placements import placement_views
@@ -90,7 +91,10 @@ def linearized(system: System, spheres: SphereContacts, step: Stepped) -> Linear
     users = np.concatenate((back, normals, w + back, w + m + back, mu))  # Pinocchio's layout
     v_next, v_slope = turned(system.flyer_rows, h, step.v_plus, moved.slope)
     u = terms.J @ step.v_plus - target
-    room, speed = distances(step.law, moved.roles, contacts.mu, u, step.f, kept, 0.0)
+    limits = Limits(
+        step.law, False, True, True, 0.0, moved.roles, contacts.mu.copy(), np.zeros(n, dtype=np.int64), u,
+        np.zeros(3 * n), step.f, kept, terms.J, no_optimum(), False, _jump(system, contacts.gap / h, v),
+    )  # fmt: skip
     error = np.maximum(moved.error, unexplained)
     return Linearization(
         identity=contacts.identity.copy(),
@@ -99,7 +103,7 @@ def linearized(system: System, spheres: SphereContacts, step: Stepped) -> Linear
         v_next=v_next[back],
         task=np.zeros(0),
         active=Active(tuple(ROLES[kind] for kind in moved.roles.kind), ("free",) * a),
-        room=partial(Margin, room / h, speed, np.inf, np.inf),
+        room=partial(margin, limits, h),
         reason=_reason(moved, unexplained, v_slope),
         error={by: float(error[block]) for by, block in BY.items()},
         slopes={
@@ -110,6 +114,21 @@ def linearized(system: System, spheres: SphereContacts, step: Stepped) -> Linear
         sizes=dict(zip(BY, (m, 2 * n, m, m, a, bodies, n), strict=True)),
         parts=partial(_parts, system, step, ends),
     )
+
+
+def _jump(system: System, closing: Array, v: Array) -> float:
+    """Return the smallest change of a velocity at which derivatives jump: of a gap's correction, or of dry friction.
+
+    Args:
+        system: The robot.
+        closing: Gap of each contact, divided by the length of the step, shape (n,) [m/s].
+        v: Velocity, shape (m,).
+    """
+    out = np.abs(closing + PUSH_OUT_SPEED).min(initial=np.inf)
+    if system.actuators is not None:
+        speed = np.abs(v[v.size - system.n_actuated :])[system.actuators.friction > 0.0]
+        out = np.abs(speed - STICK_RAD_S).min(initial=out)
+    return float(out)
 
 
 def _parts(system: System, step: Stepped, ends: Integers, by: str) -> tuple[Part, ...]:

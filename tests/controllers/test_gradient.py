@@ -448,6 +448,61 @@ def test_the_margin_of_a_sliding_foot_ends_where_a_second_edge_of_its_pyramid_ru
     assert 0.0 < margins[1] < 0.1 * margins[0]
 
 
+def moves_force(control, state, reference, lin, towards, size):
+    """Linearize where the force of the only foot has moved this far along `towards`, a unit vector [N]."""
+    change = size * np.linalg.lstsq(lin.jacobian(of="force", by="reference"), towards, rcond=None)[0]
+    q, v, a = change.reshape(3, -1)
+    control.reset()
+    return control.linearize(
+        state, structs.replace(reference, q=reference.q + q, v=reference.v + v, a=reference.a + a)
+    )[1]
+
+
+@pytest.mark.parametrize("name", ["id-coulomb-qp", "id-coulomb-lcp"])
+def test_the_margin_of_a_foot_between_two_edges_of_its_pyramid_is_in_newtons(quadruped, name):
+    """A foot that slips equally fast along both axes loses its smaller friction, which is μ times a multiplier."""
+    mu = 0.05
+    control = walker.controller(name, mu=mu, impacts=False)
+    state, reference = moving(quadruped, SLIDING, feet=1)
+    v = quadruped.to_pinocchio(np.concatenate(([0.2, 0.2, 0.0, 0.0, 0.0, 0.0], np.zeros(12))))
+    state, reference = structs.replace(state, v=v), structs.replace(reference, q=state.q[7:], v=v[6:], a=v[6:])
+    _, lin = control.linearize(state, reference)
+    (force,) = lin.force
+    small = int(np.abs(force[:2]).argmin())
+    assert 0.0 < abs(force[small]) < 0.9 * abs(force[1 - small])
+    assert abs(force[small]) < lin.margin.force < 1.5 * abs(force[small])  # far below the multiplier, force / μ
+    edges = np.array([[-mu, 0.0, 1.0], [0.0, -mu, 1.0]]).T
+    towards = -np.linalg.pinv(edges)[small]
+    towards /= np.linalg.norm(towards)
+    frictions = [
+        abs(moves_force(control, state, reference, lin, towards, share * lin.margin.force).force[0, small])
+        for share in (0.0, 0.5, 0.99, 1.01)
+    ]
+    np.testing.assert_allclose(frictions[1:3] / frictions[0], (0.5, 0.01), rtol=0, atol=1e-3)  # linear to 1e-3
+    assert frictions[3] < 1e-6 * frictions[0]
+
+
+@pytest.mark.parametrize("name", ["id-coulomb-cone", "id-sap"])
+def test_the_margin_of_a_foot_on_a_circular_cone_ends_where_it_slides(quadruped, name):
+    """The force points between the edges of a pyramid, outside of which part of the circular cone lies."""
+    control = walker.controller(name, mu=3.0, impacts=False)
+    state, reference = moving(quadruped, STICKING, feet=1)
+    _, lin = control.linearize(state, reference)
+    x, y, z = lin.force[0]
+    control._contacts.mu = mu = 1.1 * np.hypot(x, y) / z
+    control.reset()
+    _, lin = control.linearize(state, reference)
+    x, y, z = lin.force[0]
+    assert lin.active.contacts == ("stick",)
+    assert abs(x) + abs(y) > mu * z
+    tangent = np.array([x, y]) / np.hypot(x, y)
+    towards = np.r_[tangent, -mu] / np.hypot(1.0, mu)
+    assert lin.margin.force == pytest.approx((mu * z - np.hypot(x, y)) / np.hypot(1.0, mu), rel=1e-9)
+    for share, kind in ((0.98, "stick"), (1.02, "slide")):
+        there = moves_force(control, state, reference, lin, towards, share * lin.margin.force)
+        assert there.active.contacts == (kind,)
+
+
 @pytest.mark.parametrize("feet", [0, 1, 4])
 @pytest.mark.parametrize("name", ALL_SCHEMES)
 def test_every_scheme_has_derivatives_with_any_number_of_contacts(quadruped, name, feet):

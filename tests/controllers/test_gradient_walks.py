@@ -55,6 +55,48 @@ def test_derivatives_agree_with_differences_along_a_trot(robot, mu):
     assert judged > 100  # of 150
 
 
+def pattern(lin, mu):
+    """Contacts in stance, their roles, the axes along which friction acts, and the forces on their cones."""
+    x, y, z = np.abs(lin.force.T)
+    small = 1e-6 * np.abs(lin.force).max()
+    return (
+        lin.active,
+        lin.identity.tolist(),
+        (x > small).tolist(),
+        (y > small).tolist(),
+        (mu * z - x - y > small).tolist(),
+    )
+
+
+@pytest.mark.parametrize("robot", ["links", "go1"])
+def test_the_active_set_stays_the_same_within_the_margin_along_a_trot(robot):
+    """On slippery ground, where feet slide along one or two edges of their pyramids."""
+    scene, rng, judged = WalkScene.of(WalkConfig(robot=robot, mu=0.1, seed=2)), np.random.default_rng(4), 0
+    setup = scene.controller_setup()
+    quiet = dataclasses.replace(setup.settings, impacts=False, learn_friction=False)
+    controller = controllers.build("id-coulomb-qp", dataclasses.replace(setup, settings=quiet))
+    mu = float(controller._contacts.mu[0])
+    for k, tick in enumerate(scene.simulated().ticks(1500)):
+        if k % 20 != 15:
+            continue
+        controller.reset()
+        _, lin = controller.linearize(tick.sensed, tick.reference)
+        direction = rng.normal(size=3 * lin.tau.size)
+        changes = lin.jvp(reference=direction)
+        changes["force"] = np.linalg.norm(changes["force"], axis=1)
+        size = 0.9 * room(lin, changes)
+        if lin.reason or not 1e-4 < size < 1.0:  # the change of forces is not linear, or rounding
+            continue
+        for sign in (1.0, -1.0):
+            q, v, a = (sign * size * direction).reshape(3, -1)
+            wanted = tick.reference
+            wanted = structs.replace(wanted, q=wanted.q + q, v=wanted.v + v, a=wanted.a + a)
+            controller.reset()
+            assert pattern(controller.linearize(tick.sensed, wanted)[1], mu) == pattern(lin, mu)
+        judged += "slide" in lin.active.contacts
+    assert judged > 10
+
+
 @pytest.mark.parametrize("mu", [0.0, 0.8, np.inf])
 def test_derivatives_of_hostile_states_are_finite(mu):
     """Singular legs, speeds up to 10⁴, references far away, and random stance."""

@@ -34,8 +34,8 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.controllers.gradient.chain import Slopes, Solution, derive
 from idcontrol.controllers.gradient.choice import COMPLIANT, choice_of, choose, is_direct, velocity_of, yielding_of
 from idcontrol.controllers.gradient.equations import BLOCKS, EXPLAINED, Columns, least_squares
-from idcontrol.controllers.gradient.impulses import smallest_multiplier
 from idcontrol.controllers.gradient.inertia import Changes, changes
+from idcontrol.controllers.gradient.margin import margin
 from idcontrol.controllers.gradient.motion import PART, ROLES
 from idcontrol.controllers.gradient.result import SINGULAR, Active, Linearization, Margin, Part
 from idcontrol.controllers.gradient.site import NO_ERRORS, Loads, Solved, visit
@@ -145,10 +145,7 @@ def linearized(scheme: Scheme, at: Place, step: Taken) -> Linearization:
 
 def _margin(slopes: Slopes, h: float) -> Margin:
     """Return the margin of a step of length h."""
-    force, speed, torque = slopes.distances.tolist()
-    limited = slopes.limited or (slopes.joints == JOINTS.index("bound")).any()
-    multiplier = smallest_multiplier(*unbind(slopes.limits)) if limited else np.inf
-    return Margin(force / h, speed, torque / h, multiplier)
+    return margin(unbind(slopes.limits), h, slopes.lag, slopes.room)
 
 
 def _slopes(scheme: Scheme, at: Place, step: Taken) -> tuple[Slopes, Array]:

@@ -16,15 +16,14 @@ from idcontrol.controllers.gradient.demand import (
     projection,
     target,
 )
-from idcontrol.controllers.gradient.equations import EXPLAINED, Columns, fit, rows_transposed
-from idcontrol.controllers.gradient.impulses import Goal, Optimum, faces, no_optimum, raw_impulses, share, torque_unit
-from idcontrol.controllers.gradient.motion import NO_SLIP, PART, SLIDE, Motion, Moved, Roles, Sources, Yielding, motion
+from idcontrol.controllers.gradient.equations import EXPLAINED, Columns, rows_transposed
+from idcontrol.controllers.gradient.impulses import Goal, Optimum, no_optimum, raw_impulses, share, torque_unit
+from idcontrol.controllers.gradient.motion import NO_SLIP, Motion, Moved, Roles, Sources, Yielding, motion
 from idcontrol.controllers.gradient.site import NO_ERRORS
 from idcontrol.dynamics.derivatives import skew, turn_by
 from idcontrol.kernels.bound import Bound, bind
 from idcontrol.kernels.jit import njit
-from idcontrol.models.distribution import CIRCLE, COULOMB, DISSIPATION
-from idcontrol.models.reduced import ALL_EDGES
+from idcontrol.models.distribution import CIRCLE
 from idcontrol.types import Array, Integers
 
 
@@ -50,6 +49,46 @@ class Solution(NamedTuple):
     error: Array
 
 
+class Limits(NamedTuple):
+    """What bounds the active set of a step with n contacts, m velocities and p tracked joints.
+
+    Attributes:
+        law: Law of the contacts (`motion.contact_roles`).
+        shares: True if stage II chose the impulses.
+        determined: True if impulses of the contact model are a part of the solution.
+        rigid: True if the contacts are rigid.
+        v_tol: Slip up to which stage II counts a contact as at rest [m/s].
+        roles: The roles.
+        mu: Friction, shape (n,).
+        cone: Edges of the cones of stage II, shape (n,).
+        u: Velocities of the contacts relative to their targets, shape (3 n,) [m/s].
+        D: Compliance of the contacts, shape (3 n,) [m/s per N s].
+        vertex: Impulses of the contact model, shape (3 n,) [N s].
+        kept: As `Chosen.kept`.
+        J: Rows of the contacts, shape (3 n, m).
+        stage: Stage II.
+        edge: True if a contact is at the edge between two roles.
+        jump: Smallest change of a velocity at which derivatives of the demand or of targets jump [m/s, rad/s].
+    """
+
+    law: int
+    shares: bool
+    determined: bool
+    rigid: bool
+    v_tol: float
+    roles: Roles
+    mu: Array
+    cone: Integers
+    u: Array
+    D: Array
+    vertex: Array
+    kept: Array
+    J: Array
+    stage: Optimum
+    edge: bool
+    jump: float
+
+
 class Slopes(NamedTuple):
     """Derivatives of a step, as users see them: forces in world axes, velocities in Pinocchio's layout.
 
@@ -69,12 +108,12 @@ class Slopes(NamedTuple):
         task: Derivative of the misses ``y - A a`` of the task rows, shape (p, P).
         kinds: Roles of the contacts (`motion.ROLES`), shape (n,).
         joints: 0 for a tracked joint, 1 for a tracked joint at a bound, 2 for a released joint, shape (a,).
-        distances: Distances of impulses [N s], speeds [m/s] and motor impulses [N m s] to the next change, shape (3,).
+        lag: Smallest lag of a released joint; inf if no joint is released [rad/s].
+        room: Smallest distance of the impulse of a motor to its bound, of joints that are free [N m s].
         moved: Errors of the equations of the motion (`equations.errors`).
         error: Errors of all equations.
         finite: True if the derivatives of torques, forces and velocity are finite; `task` is not checked.
-        limited: True if a contact force of stage II lies on a face of its cone.
-        limits: Arguments of `impulses.smallest_multiplier`, bound; meaningless unless `limited`.
+        limits: The `Limits`, bound.
     """
 
     identity: Integers
@@ -92,11 +131,11 @@ class Slopes(NamedTuple):
     task: Array
     kinds: Integers
     joints: Integers
-    distances: Array
+    lag: float
+    room: float
     moved: Array
     error: Array
     finite: bool
-    limited: bool
     limits: Bound
 
 
@@ -114,8 +153,8 @@ def derive(bound: Bound, visited: Bound, joints: Bound, solved: Bound, solution:
     machine, site, step, known = bound.borrowed, visited.borrowed, solved.borrowed, solution.borrowed
     chosen, f, terms, h = known.chosen, known.f, site.terms, machine.h
     m, a, free, fixed, J = site.v.shape[0], known.tau.shape[0], step.w.free, step.w.fixed, terms.J
-    d, task, b, wrong = target(bound, visited), known.task.copy(), known.b, known.error
-    (wanted, slope, reference), away = demand(bound, visited), np.zeros(0)
+    (d, jump), task, b, wrong = target(bound, visited), known.task.copy(), known.b, known.error
+    (wanted, slope, reference, clamp), away = demand(bound, visited), np.zeros(0)
     if b.shape[0] == 0:
         task = np.zeros((0, site.at.total))
         b, wrong, away = projection(bound, visited, joints, wanted, slope, d)
@@ -144,9 +183,8 @@ def derive(bound: Bound, visited: Bound, joints: Bound, solved: Bound, solution:
     force, force_slope = world_forces(site.contacts.axes, site.rows.axes, f, f_slope)
     v_next, v_slope = turned(site.flyers, h, known.v_plus, moved.slope)
     back = np.argsort(machine.terms.order)
-    distances = _distances(visited, joints, solved, solution, moved, shared)
-    if edge:
-        distances[0] = 0.0
+    s = (terms.M @ moved.v_plus + step.w.kappa)[fixed] - np.ascontiguousarray(J[:, fixed].T) @ f
+    lag, room = _rooms(joints, solved, chosen.shares, shared.bounded, moved.v_plus, s)
     return Slopes(
         site.contacts.identity.copy(),
         out / h,
@@ -163,12 +201,12 @@ def derive(bound: Bound, visited: Bound, joints: Bound, solved: Bound, solution:
         task,
         moved.roles.kind,
         held,
-        distances,
+        lag,
+        room,
         moved.error,
         error,
         bool(np.isfinite(out.sum() + force_slope.sum() + v_slope.sum())),
-        chosen.shares and shared.faces.owner.shape[0] < f.shape[0],
-        bind((J.copy(), chosen.cone.copy(), step.cones.mu.copy(), shared)),
+        bind(_limits(solved, solution, J, yielding.D, moved, shared, edge, min(jump, clamp))),
     )
 
 
@@ -301,55 +339,38 @@ def turned(flyers: Integers, h: float, v_plus: Array, slope: Array) -> tuple[Arr
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _distances(visited: Bound, joints: Bound, solved: Bound, solution: Bound, moved: Moved, shared: Optimum) -> Array:
-    """Return `Slopes.distances`."""
-    site, step, known = visited.borrowed, solved.borrowed, solution.borrowed
-    chosen, fixed, b = known.chosen, step.w.fixed, joints.borrowed.b
-    determined = chosen.adds or not chosen.shares  # otherwise stage II alone chooses the forces
-    u = site.terms.J @ moved.v_plus - step.target
-    room = np.inf
-    vertex = chosen.raw if determined else np.zeros(0)
-    least, speed = distances(chosen.law, moved.roles, step.cones.mu, u, vertex, chosen.kept, step.cones.v_tol)
-    s = (site.terms.M @ moved.v_plus + step.w.kappa)[fixed] - np.ascontiguousarray(site.terms.J[:, fixed].T) @ known.f
-    for k in range(fixed.shape[0]):
-        if not chosen.shares or not (shared.bounded == k).any():
-            room = min(room, min(step.bounds.most[k] - s[k], s[k] - step.bounds.least[k]))
-    for k in step.w.free[moved.v_plus.shape[0] - b.shape[0] :]:  # a released joint that no longer lags is tracked
-        speed = min(speed, abs(b[k - moved.v_plus.shape[0] + b.shape[0]] - moved.v_plus[k]))
-    force = min(least, shared.faces.distance if chosen.shares else np.inf)
-    return np.array((force, speed, room))
+def _limits(
+    solved: Bound, solution: Bound, J: Array, D: Array, moved: Moved, stage: Optimum, edge: bool, jump: float
+) -> Limits:
+    """Return what bounds the active set; arguments as the attributes of `Limits`."""
+    step, known = solved.borrowed, solution.borrowed
+    chosen, u = known.chosen, J @ moved.v_plus - step.target
+    return Limits(
+        chosen.law, chosen.shares, chosen.adds or not chosen.shares, chosen.rigid, step.cones.v_tol, moved.roles,
+        step.cones.mu.copy(), chosen.cone.copy(), u, D.copy(), chosen.raw.copy(), chosen.kept.copy(), J.copy(), stage,
+        edge, jump,
+    )  # fmt: skip
 
 
-@njit(cache=True, error_model="numpy")
-def distances(
-    law: int, roles: Roles, mu: Array, u: Array, vertex: Array, kept: Array, v_tol: float
+@njit(cache=True, inner=True, error_model="numpy")
+def _rooms(
+    joints: Bound, solved: Bound, shares: bool, bounded: Integers, v_plus: Array, s: Array
 ) -> tuple[float, float]:
-    """Return the distances of impulses [N s] and of speeds [m/s] to the next change of the roles of n contacts.
+    """Return the smallest lag of a released joint [rad/s] and the smallest distance of an impulse to its bound [N m s].
 
     Args:
-        law: Law of the contacts (`motion.contact_roles`).
-        roles: The roles.
-        mu: Friction, shape (n,).
-        u: Velocities of the contacts relative to their targets, shape (3 n,) [m/s].
-        vertex: Impulses of a rigid contact model, shape (3 n,); empty if another choice determines the forces.
-        kept: As `Chosen.kept`, for these impulses.
-        v_tol: Speed up to which a contact counts as at rest [m/s].
+        joints: The step with all joints tracked (`AssembledStep`).
+        solved: The step that was solved last.
+        shares: True if stage II chose the impulses.
+        bounded: Indices of the tracked joints that a motor bound holds.
+        v_plus: Velocity at the end of the period, shape (m,).
+        s: Impulses of the tracked motors, shape (p,).
     """
-    n, force, speed = mu.shape[0], np.inf, np.inf
-    if vertex.shape[0] > 0:
-        force = faces(np.full(n, ALL_EDGES), vertex, np.minimum(mu, 1e6), np.abs(vertex).max()).distance
-        if kept.shape[1] > 0:
-            force = min(force, np.abs(fit(kept, vertex)[0]).min())
-    for i in range(n):
-        kind, along, across = roles.kind[i], abs(u[n + i]), abs(u[2 * n + i])
-        slip = max(along, across)
-        if vertex.shape[0] > 0 and kind != PART and not vertex[i::n].any():  # another vertex may load this contact
-            force = 0.0
-        if kind == PART:
-            lifts = (u[i] - mu[i] * slip) / np.hypot(1.0, mu[i]) if law == DISSIPATION and mu[i] < np.inf else u[i]
-            speed = min(speed, lifts)
-        elif kind == SLIDE:
-            speed = min(speed, min(slip, abs(slip - v_tol)))
-            if law in (COULOMB, DISSIPATION) and mu[i] > 0.0 and (roles.owner == i).sum() == 1:
-                speed = min(speed, abs(along - across))  # at equal speeds a second edge carries friction, too
-    return force, speed
+    step, b, lag, room = solved.borrowed, joints.borrowed.b, np.inf, np.inf
+    first = v_plus.shape[0] - b.shape[0]
+    for k in range(s.shape[0]):
+        if not shares or not (bounded == k).any():
+            room = min(room, min(step.bounds.most[k] - s[k], s[k] - step.bounds.least[k]))
+    for k in step.w.free[first:]:  # a released joint that no longer lags is tracked
+        lag = min(lag, abs(b[k - first] - v_plus[k]))
+    return lag, room

@@ -27,20 +27,22 @@ from idcontrol.types import Array, Integers
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def demand(bound: Bound, visited: Bound) -> tuple[Array, Array, Array]:
+def demand(bound: Bound, visited: Bound) -> tuple[Array, Array, Array, float]:
     """Return the desired joint velocities before their projection, and their derivatives.
 
     The derivatives are by variables, shape (a, P), and by q, v, a, kp and kd of each joint's reference, shape (5, a).
+    The last result is the smallest change of a velocity at which a joint's stop begins or ceases to limit it [rad/s].
     """
     machine, site = bound.borrowed, visited.borrowed
     joints, inputs, h, at = machine.joints, machine.inputs, machine.h, site.at
     a, u = joints.kp.shape[0], machine.terms.free.shape[0]
-    b, slope, own = np.zeros(a), np.zeros((a, at.total)), np.zeros((5, a))
+    b, slope, own, room = np.zeros(a), np.zeros((a, at.total)), np.zeros((5, a)), np.inf
     for j in range(a):
         angle, error = joint_error(machine.terms, inputs, j)
         kp, kd, slower = joints.kp[j], joints.kd[j], inputs.joint_v[j] - site.v[u + j]
         b[j] = site.v[u + j] + h * (inputs.joint_a[j] + kp * error + kd * slower)
         lowest, highest = nearing(angle, joints.room.lower[j], h), nearing(angle, joints.room.upper[j], h)
+        room = min(room, min(abs(b[j] - lowest), abs(highest - b[j])))
         if lowest <= b[j] <= highest:
             slope[j, at.q + u + j], slope[j, at.v + u + j] = -h * kp, 1.0 - h * kd
             own[0, j], own[1, j], own[2, j], own[3, j], own[4, j] = h * kp, h * kd, h, h * error, h * slower
@@ -48,15 +50,19 @@ def demand(bound: Bound, visited: Bound) -> tuple[Array, Array, Array]:
             b[j] = min(max(b[j], lowest), highest)
             slope[j, at.q + u + j] = -NEARING / h
         slope[j, at.demand + j] = 1.0
-    return b, slope, own
+    return b, slope, own, room
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def target(bound: Bound, visited: Bound) -> Array:
-    """Return the derivative of the target velocities of the contacts (`landing_contacts`), shape (3 n, P)."""
+def target(bound: Bound, visited: Bound) -> tuple[Array, float]:
+    """Return the derivative of the target velocities of the contacts (`landing_contacts`), shape (3 n, P).
+
+    The second result is the smallest change of a contact's velocity, or of the speed at which its gap closes, at which
+    this derivative jumps [m/s].
+    """
     machine, site = bound.borrowed, visited.borrowed
     contacts, rows, landing, h, at = site.contacts, site.rows, machine.landing, machine.h, site.at
-    n, m = contacts.identity.shape[0], site.v.shape[0]
+    n, m, room = contacts.identity.shape[0], site.v.shape[0], np.inf
     surface = surface_slope(contacts.axes, rows.axes, contacts.surface_velocity)
     w = contacts.jacobian @ site.v - contacts.surface_velocity - h * contacts.drift
     slope, landed = rows_times(site.terms, site.v), contacts.surface_velocity.copy()
@@ -67,8 +73,10 @@ def target(bound: Bound, visited: Bound) -> Array:
             slope[r, at.v + k] += contacts.jacobian[r, k] - h * rows.drift_v[r, k]
     for i in range(n):
         settles = machine.inputs.since_touchdown[contacts.identity[i]] <= landing.settle_s
-        slides = np.hypot(w[n + i], w[2 * n + i]) > landing.slip_m_s
-        decay = landing.decay if settles or slides else 0.0
+        slip = np.hypot(w[n + i], w[2 * n + i])
+        decay = landing.decay if settles or slip > landing.slip_m_s else 0.0
+        if not settles and landing.decay > 0.0:
+            room = min(room, abs(slip - landing.slip_m_s))
         for r in (i, n + i, 2 * n + i):
             slope[r] *= decay
             landed[r] += decay * w[r]
@@ -76,12 +84,13 @@ def target(bound: Bound, visited: Bound) -> Array:
                 slope[r, at.q + k] += surface[r, k]
         closing = -contacts.gap[i] / landing.closing_s
         landed[i] += (1.0 - decay) * min(max(closing, -landing.sink_m_s), landing.rise_m_s)
+        room = min(room, min(abs(closing + landing.sink_m_s), abs(closing - landing.rise_m_s)))
         if -landing.sink_m_s < closing < landing.rise_m_s:
             for k in range(surface.shape[1]):
                 slope[i, at.q + k] += (decay - 1.0) / landing.closing_s * rows.gap[i, k]
     if machine.patch.shape[0] > 0 and machine.terms.free.shape[0] >= 6:
         _make_rigid(visited, machine.patch[contacts.identity], landed, slope)
-    return slope
+    return slope, room
 
 
 @njit(cache=True, error_model="numpy")

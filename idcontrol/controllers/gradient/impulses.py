@@ -40,10 +40,8 @@ def used_edges(cone: int) -> Booleans:
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def _face(cone: int, y: Array, mu: float, scale: float) -> tuple[Array, Array, float]:
-    """Return directions of the face of a cone that contains y, their derivative by μ, and the distance to other faces.
-
-    At the apex of a friction cone there are no directions, and the distance is inf.
+def _face(cone: int, y: Array, mu: float, scale: float) -> tuple[Array, Array]:
+    """Return directions of the face of a cone that contains y, and their derivative by μ; no directions at the apex.
 
     Args:
         cone: Edges as in `idcontrol.models.reduced`.
@@ -51,34 +49,31 @@ def _face(cone: int, y: Array, mu: float, scale: float) -> tuple[Array, Array, f
         mu: Friction coefficient.
         scale: Impulse that counts as one [N s].
     """
-    small, every, distance = ON_FACE * scale, np.eye(3), np.inf
+    small, every = ON_FACE * scale, np.eye(3)
     if cone == PRESSES:
         B = every if y[0] > small else every[:, 1:].copy()
-        return B, np.zeros_like(B), y[0] if y[0] > small else np.inf
+        return B, np.zeros_like(B)
     if cone == 0 or y[0] <= small:
-        return np.zeros((3, 0)), np.zeros((3, 0)), np.inf
+        return np.zeros((3, 0)), np.zeros((3, 0))
     if mu == 0.0:
-        return every[:, :1].copy(), np.zeros((3, 1)), y[0]
+        return every[:, :1].copy(), np.zeros((3, 1))
     edges, slope = edges_along(used_edges(cone), mu)
     if cone != ALL_EDGES:
         shares, _ = fit(edges, y)
         used = shares > small
-        for one in shares[used]:
-            distance = min(distance, one)
-        return edges[:, used].copy(), slope[:, used].copy(), distance
+        return edges[:, used].copy(), slope[:, used].copy()
     on, inside = False, np.ones(4, np.bool_)
     for s in (1.0, -1.0):
         for t in (1.0, -1.0):
             slack = mu * y[0] + s * y[1] + t * y[2]
             if slack > small * (1.0 + mu):
-                distance = min(distance, slack / np.sqrt(2.0 + mu * mu))
                 continue
             on = True
             for k in range(4):  # edges of the other facets
                 inside[k] &= abs(mu * edges[0, k] + s * edges[1, k] + t * edges[2, k]) <= 1e-12 * (1.0 + mu)
     if not on:
-        return every, np.zeros((3, 3)), distance
-    return edges[:, inside].copy(), slope[:, inside].copy(), distance
+        return every, np.zeros((3, 3))
+    return edges[:, inside].copy(), slope[:, inside].copy()
 
 
 class Faces(NamedTuple):
@@ -89,14 +84,12 @@ class Faces(NamedTuple):
         B: Directions, shape (3 n, d).
         B_mu: Derivative of each direction by the friction of its contact.
         shares: Impulse along each direction, shape (d,) [N s].
-        distance: Distance to the next face [N s].
     """
 
     owner: Integers
     B: Array
     B_mu: Array
     shares: Array
-    distance: float
 
 
 @njit(cache=True, error_model="numpy")
@@ -109,7 +102,7 @@ def faces(cone: Integers, f: Array, mu: Array, scale: float) -> Faces:
         mu: Friction coefficients, shape (n,).
         scale: Impulse that counts as one [N s].
     """
-    n, d, distance = cone.shape[0], 0, np.inf
+    n, d = cone.shape[0], 0
     owner, shares, B, B_mu = (
         np.zeros(4 * n, np.int64),
         np.zeros(4 * n),
@@ -118,15 +111,15 @@ def faces(cone: Integers, f: Array, mu: Array, scale: float) -> Faces:
     )
     for i in range(n):
         y = f[i::n].copy()
-        edges, slope, room = _face(cone[i], y, mu[i], scale)
-        distance, size = min(distance, room), edges.shape[1]
+        edges, slope = _face(cone[i], y, mu[i], scale)
+        size = edges.shape[1]
         along, _ = fit(edges, y)
         for k in range(size):
             owner[d + k], shares[d + k] = i, along[k]
             for axis in range(3):
                 B[axis * n + i, d + k], B_mu[axis * n + i, d + k] = edges[axis, k], slope[axis, k]
         d += size
-    return Faces(owner[:d], B[:, :d].copy(), B_mu[:, :d].copy(), shares[:d], distance)
+    return Faces(owner[:d], B[:, :d].copy(), B_mu[:, :d].copy(), shares[:d])
 
 
 class Goal(NamedTuple):
@@ -200,7 +193,7 @@ class Optimum(NamedTuple):
 def no_optimum() -> Optimum:
     """Return an `Optimum` without contacts and joints."""
     none, one, rows = np.zeros(0, np.int64), np.zeros(0), np.zeros((0, 0))
-    return Optimum(Faces(none, rows, rows, one, np.inf), none, none > 0, none, one, one, one, one, 1.0, 0.0)
+    return Optimum(Faces(none, rows, rows, one), none, none > 0, none, one, one, one, one, 1.0, 0.0)
 
 
 class Shared(NamedTuple):
@@ -350,50 +343,6 @@ def share(terms: Terms, goal: Goal, v_plus: Array, p: Array) -> Shared:
     slope[:, mu:] += turned
     # without a foot on the ground e is rounding, and only the motor impulses in p have a size
     return Shared(slope, np.maximum(errors(ends, A @ xi - e, np.vstack((e, p))), at.error), at)
-
-
-def smallest_multiplier(J: Array, cone: Integers, mu: Array, at: Optimum) -> float:
-    """Return the smallest multiplier of the active limits of cones and motors, relative to the gradient's largest term.
-
-    A motor's multiplier counts times the largest entry of its column of J. If the multipliers are not unique, the
-    multipliers with the largest minimum are taken. The result is inf if no limit is active, or if the minimum can be
-    arbitrarily large.
-    """
-    n, limits, B = cone.size, [], at.faces.B
-    for i in range(n):
-        face_of = B[i::n, at.faces.owner == i]
-        if face_of.shape[1] == 3:
-            continue
-        flat = cone[i] == PRESSES or mu[i] == 0.0
-        edges = np.eye(3)[:, :1] if flat else edges_along(used_edges(cone[i]), mu[i])[0]
-        for edge in edges.T:
-            rest = edge - face_of @ np.linalg.lstsq(face_of, edge, rcond=None)[0] if face_of.size else edge
-            if np.linalg.norm(rest) > 1e-9:
-                row = np.zeros(3 * n)
-                row[i::n] = edge
-                limits.append(row)
-    if not limits and not at.bounded.size:
-        return np.inf
-    normals, k = np.array(limits).reshape(-1, 3 * n), at.keeps.size - at.bounded.size
-    pull = J[:, at.keeps]
-    motors = np.where(at.above, -1.0, 1.0)[at.bounded] * np.abs(pull[:, k:]).max(axis=0)
-    through = np.concatenate((normals @ at.gradient, motors * at.multipliers[k:])) / at.scale
-    _, size, across = np.linalg.svd(B.T @ pull)
-    ways = across[int((size > RANK * np.abs(pull).max()).sum()) :].T
-    if ways.shape[1] == 0:
-        return float(through.min())
-    rows = np.vstack((normals @ pull @ ways, motors[:, None] * ways[k:]))
-    from scipy.optimize import linprog  # imported late: SciPy would make every start a quarter longer
-
-    largest = linprog(
-        np.r_[np.zeros(ways.shape[1]), -1.0],
-        np.c_[-rows, np.ones(through.size)],
-        through,
-        bounds=[(None, None)] * (ways.shape[1] + 1),
-    )
-    if largest.status == 3:  # unbounded: the motion alone keeps these contacts without load
-        return np.inf
-    return float(largest.x[-1] if largest.status == 0 else through.min())
 
 
 @njit(cache=True, error_model="numpy")

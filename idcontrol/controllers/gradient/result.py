@@ -32,13 +32,15 @@ class Active(NamedTuple):
 class Margin(NamedTuple):
     """Distances to the next change of the active set; inf if nothing of the kind can change.
 
-    All are 0 if the step has no derivative.
+    The active set stays the same while each force, velocity and torque changes by less than its distance, and active
+    limits keep their multipliers. Changes of a contact's force and velocity are Euclidean norms. Distances are lower
+    bounds: changes in other directions, or of other contacts, may be larger. All are 0 if the step has no derivative.
 
     Attributes:
-        force: Smallest distance of a contact force to the next face of its friction cone [N].
-        speed: Smallest change of a contact's velocity at which the contact closes, stops, or slides along other edges
-            of its pyramid, or at which a slip passes the setting `edge_speed_m_s` [m/s]; or smallest lag of a released
-            joint [rad/s].
+        force: Smallest change of a contact force at which the force leaves its face of the friction cone [N].
+        speed: Smallest change of a contact's velocity at which the contact closes, stops, slides along other edges of
+            its pyramid, or passes a speed of the settings [m/s]; or smallest lag of a released joint, or change of a
+            joint's desired velocity at which the joint's stop limits it [rad/s].
         torque: Smallest distance of a torque to its bounds, of joints that are free [N m].
         multiplier: Smallest multiplier of an active limit of stage II, relative to the largest term of the gradient.
     """

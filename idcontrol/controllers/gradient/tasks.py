@@ -114,7 +114,7 @@ def pose(bound: Bound, visited: Bound, joints: Bound) -> Bound:
     tasks, (M, J), h = machine.tasks, (site.terms.M, site.terms.J), machine.h
     (r, m), u = J.shape, M.shape[0] - step.b.shape[0]
     A, y, weight = task_rows(M, site.bias, site.v, tasks.placement, tasks.targets, HEAP)
-    b, slope, _ = demand(bound, visited)
+    b, slope, _, _ = demand(bound, visited)
     rows = Rows(A.copy(), y.copy(), weight.copy(), (b - site.v[u:]) / h, tasks.joint_weight.copy())
     unit = max(M[0, 0] * np.linalg.norm(tasks.placement.gravity), 1.0)
     if tasks.outcome[0] == BOUNDED:
@@ -257,7 +257,7 @@ def task_demand(bound: Bound, visited: Bound, joints: Bound) -> Wanted:
     miss[:, at.q : at.q + m], miss[:, at.v : at.v + m] = miss_q, miss_v
     for i in range(rows.y.shape[0]):
         miss[i, at.task + i] += 1.0
-    contacts = target(bound, visited) - rows_times(site.terms, site.v + h * a)
+    contacts = target(bound, visited)[0] - rows_times(site.terms, site.v + h * a)
     contacts[:, at.v : at.v + m] -= J
     weight, missed = np.where(strict, 0.0, rows.weight), rows.y - rows.A @ a
     weighted = weight.copy().reshape(-1, 1)
