@@ -112,6 +112,7 @@ def linearized(system: System, spheres: SphereContacts, step: Stepped) -> Linear
             "q_next": _configuration(system, step, moved.slope[back][:, users]),
         },
         sizes=dict(zip(BY, (m, 2 * n, m, m, a, bodies, n), strict=True)),
+        missing={},
         parts=partial(_parts, system, step, ends),
     )
 

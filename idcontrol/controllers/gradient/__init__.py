@@ -24,6 +24,7 @@ Source: Amos & Kolter 2017, OptNet, section 3.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -139,6 +140,7 @@ def linearized(scheme: Scheme, at: Place, step: Taken) -> Linearization:
         error={by: max([errors[k] for k in through]) for by, through in THROUGH.items()},
         slopes={"tau": slopes.tau, "force": slopes.force_slope, "v_next": slopes.v_slope, "task": slopes.task},
         sizes=sizes,
+        missing=_missing(sizes),
         parts=partial(_parts, slopes, at.back, inertia),
     )
 
@@ -187,6 +189,13 @@ def _sizes(system: System, step: Taken, tasks: int, contacts: int, *, compliant:
     return sizes
 
 
+def _missing(sizes: Mapping[str, int]) -> dict[str, str]:
+    """Return what to do instead for each parameter that is not in `sizes`."""
+    heavier = "tasks and compliant contacts depend on it; compare controllers of robots with changed inertias"
+    todo = "call linearize with loads=True" if "load" not in sizes else heavier
+    return {by: todo for by in BY if by not in sizes}
+
+
 def _parts(slopes: Slopes, back: Integers, inertia: Changes | None, by: str) -> tuple[Part, ...]:
     """Return how the parameter `by` acts through the variables; `back` as in `Place`."""
     at, a = slopes.at, slopes.reference.shape[1]
@@ -228,6 +237,7 @@ def _unknown(at: Place, step: Taken, reason: str) -> Linearization:
     pushed[system.n_unactuated :] += h * tau
     v_plus = least_squares(system.M, pushed[:, None])[:, 0]
     sizes = {"tau": tau.size, "force": f.size, "v_next": v_plus.size, "task": tasks}
+    entries = _sizes(system, step, tasks, len(contacts), compliant=False)
     joints = np.full(tau.size, JOINTS[2], dtype=object)
     joints[unbind(solved.step).w.fixed - system.n_unactuated] = JOINTS[0]
     return Linearization(
@@ -241,6 +251,7 @@ def _unknown(at: Place, step: Taken, reason: str) -> Linearization:
         reason=reason,
         error=dict.fromkeys(BY, np.inf),
         slopes={name: np.zeros((size, 0)) for name, size in sizes.items()},
-        sizes=_sizes(system, step, tasks, len(contacts), compliant=False),
+        sizes=entries,
+        missing=_missing(entries),
         parts=dict.fromkeys(BY, ()).__getitem__,
     )

@@ -98,6 +98,7 @@ class Linearization:
             normal turns.
         slopes: Derivative of each output, with one column per variable of the step.
         sizes: Number of entries of each parameter.
+        missing: What to do instead, for parameters of controllers that this step has no derivative by.
         parts: Returns how a parameter acts through the variables, by its name.
     """
 
@@ -112,6 +113,7 @@ class Linearization:
     error: Mapping[str, float]
     slopes: Mapping[str, Array]
     sizes: Mapping[str, int]
+    missing: Mapping[str, str]
     parts: Callable[[str], tuple[Part, ...]]
 
     @property
@@ -139,10 +141,10 @@ class Linearization:
 
         Raises:
             UnknownName: There is no such output or parameter.
-            InputError: `of` or `by` is not a string.
+            InputError: `of` or `by` is not a string; or this step has no derivative by the parameter.
         """
         _require_name("output", of, self.slopes)
-        _require_name("parameter", by, self.sizes)
+        self._require(by)
         slope, parts = self.slopes[of], self.parts(by)
         if len(parts) == 1 and isinstance(parts[0].columns, np.ndarray):
             return parts[0].of(slope)
@@ -157,11 +159,12 @@ class Linearization:
 
         Raises:
             UnknownName: There is no such parameter.
-            InputError: A change does not have the shape of its parameter, or is not finite.
+            InputError: A change does not have the shape of its parameter, or is not finite; or this step has no
+                derivative by the parameter.
         """
         changes: dict[str, Array] = {of: np.zeros(slope.shape[0]) for of, slope in self.slopes.items()}
         for by, direction in directions.items():
-            _require_name("parameter", by, self.sizes)
+            self._require(by)
             change = _shaped(f"the change of {by}", direction, (self.sizes[by],))
             for of in changes:
                 changes[of] += self.jacobian(of=of, by=by) @ change
@@ -200,6 +203,17 @@ class Linearization:
                 part = each.of(gradient)
                 out[by][each.first : each.first + part.size] += part
         return out
+
+    def _require(self, by: str) -> None:
+        """Check that the step has a derivative by a parameter.
+
+        Raises:
+            UnknownName: There is no such parameter.
+            InputError: The name is not a string, or the step has no derivative by the parameter.
+        """
+        if isinstance(by, str) and by in self.missing:
+            raise InputError(f"no derivative by {by!r}: {self.missing[by]}")
+        _require_name("parameter", by, self.sizes)
 
 
 def _require_name(kind: str, name: object, known: Mapping[str, object]) -> None:
