@@ -141,7 +141,7 @@ def by_model(quadruped, name, mu, speed, feet, change, step, **directions):
         other = System(change(size), actuated=list(quadruped.actuated_names), effort_limit=quadruped.effort_limit)
         return outputs(walker.controller(name, mu=mu, impacts=False, system=other)(state, reference))
 
-    np.testing.assert_allclose(outputs(command), along(0.0), rtol=1e-10)  # the same robot
+    np.testing.assert_allclose(outputs(command), along(0.0), rtol=1e-8)  # the same robot, to rounding over a ridge
     measured, changes = extended(along, step), lin.jvp(**directions)
     derived = joined(changes["tau"], changes["force"], 1)
     assert np.abs(derived - measured).max() <= 1e-6 * np.abs(measured).max()
@@ -162,7 +162,7 @@ def test_weaker_gravity_acts_as_a_load(quadruped, name, mu, speed, feet):
     by_model(quadruped, name, mu, speed, feet, change, 1e-3, load=load)
 
 
-@pytest.mark.parametrize(("name", "mu", "speed", "feet"), WAYS)
+@pytest.mark.parametrize(("name", "mu", "speed", "feet"), [*WAYS, ("id-coulomb-qp-1", 0.7, STICKING, 4)])
 def test_inertias_of_single_bodies_act_as_differences_do(quadruped, name, mu, speed, feet):
     """Each body has other changes of mass, mass centre and inertia."""
     rng = np.random.default_rng(4)
@@ -175,7 +175,8 @@ def test_inertias_of_single_bodies_act_as_differences_do(quadruped, name, mu, sp
             model.inertias[j] = pin.Inertia.FromDynamicParameters(bodies[j] + size * changes[j])
         return model
 
-    by_model(quadruped, name, mu, speed, feet, change, 1e-4, inertia=np.concatenate(changes[1:]))
+    step = 1e-3 if name == "id-coulomb-qp-1" else 1e-4  # a ridge of 1e-6 amplifies rounding
+    by_model(quadruped, name, mu, speed, feet, change, step, inertia=np.concatenate(changes[1:]))
 
 
 @pytest.mark.parametrize(("name", "mu", "speed", "feet"), WAYS)

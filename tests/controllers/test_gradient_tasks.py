@@ -104,7 +104,7 @@ def test_with_tasks_weaker_gravity_acts_as_a_load(listed, mu):
     measured = extended(lambda size: outputs(pulled(size)[0](state, reference)), 1e-4)
     derived = np.concatenate((changes["tau"], changes["force"].ravel()))
     np.testing.assert_allclose(derived, measured, rtol=0, atol=1e-6 * np.abs(measured).max())
-    with pytest.raises(InputError, match="no derivative by 'inertia': tasks and compliant contacts depend on it"):
+    with pytest.raises(InputError, match="no derivative by 'inertia': tasks, id-sap and id-constraint depend on it"):
         lin.jvp(inertia=np.zeros(130))
 
 

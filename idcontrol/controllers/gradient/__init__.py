@@ -33,7 +33,7 @@ import numpy as np
 from idcontrol.contact.contacts import Contacts
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.controllers.gradient.chain import Slopes, Solution, derive
-from idcontrol.controllers.gradient.choice import COMPLIANT, choice_of, choose, is_direct, velocity_of, yielding_of
+from idcontrol.controllers.gradient.choice import choice_of, choose, is_direct, velocity_of, yielding_of
 from idcontrol.controllers.gradient.equations import BLOCKS, EXPLAINED, Columns, least_squares
 from idcontrol.controllers.gradient.inertia import Changes, changes
 from idcontrol.controllers.gradient.margin import margin
@@ -62,6 +62,9 @@ THROUGH: Final = {by: [Columns._fields.index(name) for name in names.split()] fo
 TOGETHER: Final = [k for k in range(BLOCKS) if k not in (*THROUGH["mu"], *THROUGH["normal"])]
 """Indices of the errors of equations that must be small. Forces may jump with the friction or the normal of a single
 contact, so their errors are not among them (`Linearization.error`)."""
+SPRINGS: Final = ("constraint", "sap")
+"""Names (`Scheme.name`) of schemes whose compliance depends on inertias. The ridge of `one-stage` does, too, but it
+changes forces by a millionth, and all forces alike."""
 NONE: Final = np.zeros((0, 0))
 
 
@@ -119,7 +122,7 @@ def linearized(scheme: Scheme, at: Place, step: Taken) -> Linearization:
         return _unknown(at, step, SINGULAR)
     if not slopes.finite:
         return _unknown(at, step, SINGULAR)
-    sizes = _sizes(at.system, step, missed.size, slopes.kinds.size, compliant=scheme.name in COMPLIANT)
+    sizes = _sizes(at.system, step, missed.size, slopes.kinds.size, stiff=scheme.name not in SPRINGS)
     inertia = changes(at.system, step.machine, step.solved, slopes) if "inertia" in sizes else None
     reason, errors, moved = "", slopes.error.tolist(), slopes.moved.tolist()
     if not all(moved[k] <= EXPLAINED for k in TOGETHER):
@@ -178,20 +181,22 @@ def _loads(system: System, step: Taken) -> Loads:
     return Loads(damping, dry, step.load, step.wide)
 
 
-def _sizes(system: System, step: Taken, tasks: int, contacts: int, *, compliant: bool) -> dict[str, int]:
-    """Return the number of entries of each parameter; for `compliant` contacts, inertias are not among them."""
+def _sizes(system: System, step: Taken, tasks: int, contacts: int, *, stiff: bool) -> dict[str, int]:
+    """Return the number of entries of each parameter, with inertias if contacts are `stiff` and there are no tasks."""
     m, a = system.n_velocities, system.n_actuated
     sizes = {"q": m, "v": m, "reference": 3 * a, "task": tasks, "gains": 2 * a, "limits": a, "mu": contacts}
     if step.wide:
         sizes |= {"load": m, "normal": 2 * contacts}
-    if step.wide and not tasks and not compliant:  # tasks and compliances depend on inertias, too
+    if step.wide and not tasks and stiff:
         sizes["inertia"] = 10 * (system.model.njoints - 1)
     return sizes
 
 
 def _missing(sizes: Mapping[str, int]) -> dict[str, str]:
     """Return what to do instead for each parameter that is not in `sizes`."""
-    heavier = "tasks and compliant contacts depend on it; compare controllers of robots with changed inertias"
+    heavier = (
+        "tasks, id-sap and id-constraint depend on it themselves; compare controllers of robots with changed inertias"
+    )
     todo = "call linearize with loads=True" if "load" not in sizes else heavier
     return {by: todo for by in BY if by not in sizes}
 
@@ -237,7 +242,7 @@ def _unknown(at: Place, step: Taken, reason: str) -> Linearization:
     pushed[system.n_unactuated :] += h * tau
     v_plus = least_squares(system.M, pushed[:, None])[:, 0]
     sizes = {"tau": tau.size, "force": f.size, "v_next": v_plus.size, "task": tasks}
-    entries = _sizes(system, step, tasks, len(contacts), compliant=False)
+    entries = _sizes(system, step, tasks, len(contacts), stiff=True)
     joints = np.full(tau.size, JOINTS[2], dtype=object)
     joints[unbind(solved.step).w.fixed - system.n_unactuated] = JOINTS[0]
     return Linearization(

@@ -136,7 +136,7 @@ class Linearization:
                 `pinocchio.computeJointTorqueRegressor`; ``"normal"``, 2 n columns: angles by which the normal of a
                 contact in stance turns towards its first and its second tangent, at constant centre of its sphere and
                 constant gap [rad]. Of a controller, the last three are on demand (`InverseDynamics.linearize`), and
-                with tasks or compliant contacts there is no `inertia`. Only a plant's step has ``"tau"``, a columns:
+                with tasks, id-sap or id-constraint there is no `inertia`. Only a plant's step has ``"tau"``, a columns:
                 torques.
 
         Raises:
