@@ -125,8 +125,8 @@ def test_a_standing_pose_has_derivatives(listed):
         np.testing.assert_allclose(lin.jacobian(of="tau", by=by), slope, rtol=0, atol=1e-2 * np.abs(slope).max())
 
 
-@pytest.mark.parametrize("feet", [0, 1, 4])
-@pytest.mark.parametrize("name", ALL_SCHEMES)
+@pytest.mark.parametrize("feet", one_fast((0, 1, 4), 0))
+@pytest.mark.parametrize("name", one_fast(ALL_SCHEMES, "id-coulomb-lcp", "id-coulomb-qp-1", "id-sap"))
 def test_every_scheme_has_derivatives_with_tasks_and_any_number_of_contacts(name, feet):
     robot = robots.load("go1")
     listed, settings = [tasks.Frame("trunk", "orientation", kp=50.0)], InverseSettings(impacts=False)
