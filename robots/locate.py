@@ -5,6 +5,7 @@ Files are checked with `os.path`: it returns False for names that are too long, 
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import os.path
 from pathlib import Path
@@ -62,6 +63,12 @@ def robot_file(name_or_path: str | Path) -> Path:
     raise UnknownName("robot", text, names())
 
 
+@functools.cache  # reading the list of example-robot-data takes longer than everything else in `load`
+def files_of(distribution: str) -> list[importlib.metadata.PackagePath]:
+    """Return the paths of all files of an installed distribution."""
+    return importlib.metadata.distribution(distribution).files or []
+
+
 def urdf_file(urdf: str, beside: Path) -> Path:
     """Return the path of the URDF of a robot file.
 
@@ -83,7 +90,7 @@ def urdf_file(urdf: str, beside: Path) -> Path:
     inside = urdf.removeprefix(_PACKAGE)
     distribution = inside.partition("/")[0]
     try:
-        files = importlib.metadata.distribution(distribution).files or []
+        files = files_of(distribution)
     except (importlib.metadata.PackageNotFoundError, ValueError):
         command = f"pip install {shown(distribution)}"
         if distribution == "example-robot-data":

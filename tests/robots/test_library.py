@@ -233,7 +233,7 @@ def test_a_missing_distribution_names_the_extra_to_install(monkeypatch, capsys):
     def absent(name):
         raise importlib.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(locate.importlib.metadata, "distribution", absent)
+    monkeypatch.setattr(locate, "files_of", absent)
     command = install_command("robots")
     with pytest.raises(InputError, match=re.escape(f"example-robot-data is not installed; {command}")):
         robots.load("solo12")
