@@ -64,7 +64,7 @@ def test_the_structures_have_the_sizes_that_the_sdk_packs():
     assert LOW_STATE.itemsize == 1180
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(st.sampled_from([LOW_CMD, LOW_STATE]), st.integers(0, 2**32 - 1))
 def test_the_checksum_is_crc32_mpeg2_over_words(layout, seed):
     message = drawn(layout, seed)

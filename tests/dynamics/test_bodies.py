@@ -51,7 +51,7 @@ def coast(inertias: Inertias, state: BodyState, h: float, gravity: Array | None 
     return advance(inertias, state, rotation, v, h)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=15)
 @given(st.integers(0, 2**31), st.sampled_from([1e-4, 1e-2, 0.3]))
 def test_both_momenta_are_kept_to_rounding_at_any_step(seed: int, h: float) -> None:
     rng = np.random.default_rng(seed)

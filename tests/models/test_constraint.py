@@ -120,7 +120,7 @@ def test_the_same_bilateral_constraint_twice_shares_its_load():
 # -- unilateral -------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_the_symmetric_lcp_is_the_nonnegative_least_squares_problem(seed):
     """Minimize ½|AᵀΛ + d|² over Λ ≥ 0 with A = [ρ, √C], A d = c, by Lawson and Hanson."""

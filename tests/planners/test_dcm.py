@@ -114,7 +114,7 @@ def test_quadruped_shifts_over_the_feet_that_stand():
 TROT = np.array([[0.19, 0.13, 0.0], [0.19, -0.13, 0.0], [-0.19, 0.13, 0.0], [-0.19, -0.13, 0.0]])
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=25)
 @given(
     machine=st.sampled_from([(FEET, PAIR, OMEGA), (TROT, [(0, 3), (1, 2)], 5.8)]),
     mu=st.floats(0.05, 1.0),

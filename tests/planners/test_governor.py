@@ -68,7 +68,7 @@ def test_the_walks_of_a_robot_file_are_granted_whole_with_its_own_stride(name):
         assert granted(name, command) == (1.0, (text.period_s, text.duty, text.step_height_m))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.sampled_from(ROBOTS), COMMANDS, st.floats(0.1, 1.0))
 def test_less_is_granted_at_least_as_far_and_curves_keep_to_the_acceleration(name, command, part):
     share, (period, duty, _) = granted(name, command)

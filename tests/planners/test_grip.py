@@ -13,7 +13,7 @@ from tests.planners.hands import SWING
 pytestmark = pytest.mark.interpreted
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=12)
 @given(st.floats(0.1, 100.0), st.integers(0, 10**6))
 def test_an_internal_force_is_balanced_on_any_body_and_by_the_arm(grip, seed):
     """For small errors in the positions of box and fingers, no force remains on the box or on the joints of the arm."""

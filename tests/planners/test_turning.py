@@ -43,7 +43,7 @@ def gives(points, mu, acceleration, moment):
     return linprog(np.zeros(4 * k), cones, np.full(k, mu * load), signed, target, bounds=(0.0, None)).success
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=5)
 @given(
     mu=st.floats(0.05, 0.6),
     length=st.floats(-0.3, 0.3),

@@ -323,9 +323,10 @@ def test_a_run_whose_arrays_are_gone_says_so(tmp_path):
         load(tmp_path / "run")
 
 
+TEXT = st.text('aé"\\\n\0\u2028\U0001d6ff', max_size=5)  # the table of all characters takes a second
 JSON = st.recursive(
-    st.none() | st.booleans() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    st.none() | st.booleans() | st.floats() | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=8,
 )
 

@@ -43,7 +43,7 @@ graphs = st.integers(1, 80).flatmap(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(graphs)
 def test_solutions_equal_dense_algebra(graph):
     n, edges, seed = graph
