@@ -146,6 +146,9 @@ class Torques:
                 v=still if v is None else np.asarray(v),
                 a=still if tau is None else np.asarray(tau),
             )
+            for name, array in (("q", wanted.q), ("v", wanted.v), ("tau", wanted.a)):
+                if array.shape != still.shape:
+                    return failed(system, f"{name} has shape {array.shape}; it needs {still.shape}")
         except Exception as error:  # a policy may pass anything, but a controller must not raise
             return failed(system, f"state or targets cannot be read: {error}")
         return self._step(state, wanted)

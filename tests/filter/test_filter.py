@@ -202,6 +202,12 @@ def test_the_rate_of_torques_is_limited_if_asked_for(robot, standing):
     assert "torque" in torques.cut
 
 
+@pytest.mark.parametrize("name", ["q", "v", "tau"])
+def test_a_target_of_another_shape_is_refused_by_name(robot, standing, name):
+    targets = {"q": standing[1].q[7:], name: np.zeros(11)}
+    assert filtered(robot)(standing[1], **targets).dropped == (f"{name} has shape (11,); it needs (12,)",)
+
+
 @pytest.mark.parametrize("target", [[0.0] * 11, [np.nan] * 12, "stand"])
 def test_unusable_targets_give_no_torque_and_one_line(robot, standing, target):
     command = filtered(robot)(standing[1], q=target)
