@@ -326,8 +326,11 @@ def _landings(scene: WholeBodyScene, walk: Walk, arrays: Mapping[str, Array]) ->
     )
     landings, swings = walk.landings, arrays["stance"] < 0.5
     way = arrays["feet"][-1].mean(axis=0) - arrays["feet"][0].mean(axis=0)
+    planned = sum(len(step.feet) for step in walk.steps)
+    short = f"; the run ends at {scene.duration_s:g} s, the walk at {walk.end_s:g} s"
+    note = f"planned {planned}{short if len(landings) < planned and scene.duration_s < walk.end_s else ''}"
     return [
-        Finding("touchdowns", len(landings), holds=len(landings) == sum(len(step.feet) for step in walk.steps)),
+        Finding("touchdowns", len(landings), holds=len(landings) == planned, note=note),
         Finding("replans", walk.caught),
         *(Finding(key, value, note=f"{what}; {low}") for key, value, what, changed in slower if changed),
         Finding("distance_m", np.hypot(*way[:2])),

@@ -1,6 +1,7 @@
 """Sway, squat, lift, walk and push: machines under tasks follow their references, and the record has the errors."""
 
 import math
+import re
 
 import msgspec
 import numpy as np
@@ -64,10 +65,17 @@ def test_the_record_can_be_replayed(swayed):
 def test_a_foot_is_lifted_and_set_down_where_it_stood(tmp_path, robot):
     metrics = run(tmp_path / "run", LIFT, robot=robot, walk=ON_SPOT, begin_s=0.5, duration_s=1.3)
     assert metrics["completed"]
-    assert metrics["touchdowns"] == 1
+    assert (metrics["touchdowns"], metrics["notes"]["touchdowns"]) == (1, "planned 1")
     assert metrics["landing_off_max_m"] < 1e-3
     assert metrics["landing_late_max_s"] < 0.01
     assert 0.025 < metrics["clearance_m"] < 0.035
+
+
+def test_a_run_that_ends_before_its_steps_says_so(tmp_path):
+    metrics = run(tmp_path / "run", LIFT, robot="go1", walk=ON_SPOT, begin_s=0.5, duration_s=0.1)
+    note = metrics["notes"]["touchdowns"]
+    assert not metrics["completed"]
+    assert re.fullmatch(r"planned 1; the run ends at 0\.1 s, the walk at [0-9.]+ s", note)
 
 
 @pytest.mark.parametrize(("robot", "links"), [("talos", 2), ("g1", 2), ("go1", 1), ("anymal", 1)])
