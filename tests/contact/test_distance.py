@@ -49,6 +49,14 @@ def by_coal(geometries: list[object], position: Array, rotation: Array) -> float
     return float(result.min_distance)
 
 
+def outside(kind: str, local: Array) -> float:
+    """Return the signed distance of a point from a shape, in the axes of the shape."""
+    if kind == "ball":
+        return float(np.linalg.norm(local)) - 0.08
+    over = np.abs(local) - 0.5 * np.array([1, 1, 0.05] if kind == "slab" else [0.2, 0.16, 0.1])
+    return float(np.linalg.norm(np.maximum(over, 0.0)) + min(over.max(), 0.0))
+
+
 @pytest.mark.parametrize(
     "kinds",
     [
@@ -65,11 +73,14 @@ def test_distances_apart_and_overlapping_are_coals(kinds: tuple[str, str]) -> No
     for _ in range(120):
         position = np.array([np.zeros(3), rng.uniform(-0.25, 0.25, 3)])
         rotation = Rotation.random(2, rng=rng).as_matrix()
-        distance, direction, _ = measured(geometries, position, rotation)
+        distance, direction, witness = measured(geometries, position, rotation)
         expected = by_coal(geometries, position, rotation)
         # coal's own tolerance is 1e-6; overlapping, its polytope may stop at a local best that is deeper
         if expected > 0.0:
             assert distance == pytest.approx(expected, abs=3e-6)
+            # the witness is in the middle between the nearest points
+            for kind, place, R, side in zip(kinds, position, rotation, (0.5, -0.5), strict=True):
+                assert abs(outside(kind, R.T @ (witness + side * distance * direction - place))) < 2e-6
         else:
             assert expected - 3e-6 <= distance <= 1e-9
         assert np.linalg.norm(direction) == pytest.approx(1.0, abs=1e-12)
@@ -104,13 +115,7 @@ def test_moved_along_the_normal_by_the_distance_the_shapes_just_touch(kinds: tup
         if "ball" not in kinds and max(np.abs(turn.inv().apply(direction)).max() for turn in turns) > 1.0 - 1e-6:
             continue
         for g, kind in enumerate(kinds):
-            local = turns[g].inv().apply(witness - position[g])
-            if kind == "ball":
-                outside = np.linalg.norm(local) - 0.08
-            else:
-                over = np.abs(local) - 0.5 * np.array([1, 1, 0.05] if kind == "slab" else [0.2, 0.16, 0.1])
-                outside = np.linalg.norm(np.maximum(over, 0.0)) + min(over.max(), 0.0)
-            assert abs(outside) < 2e-6
+            assert abs(outside(kind, turns[g].inv().apply(witness - position[g]))) < 2e-6
 
 
 def test_boxes_edge_to_edge_and_corner_to_corner_have_their_closed_form() -> None:
