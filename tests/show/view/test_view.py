@@ -186,7 +186,6 @@ def humanoid():
     return Stage(Scenery(robot="talos", mu=0.6), find_robot)
 
 
-@pytest.mark.slow
 def test_a_sole_has_one_arrow_at_its_centre_of_pressure(humanoid):
     q, cop = robots.load("talos").standing_state().q, np.array([[0.02, 0.09, 0.0], [-0.03, -0.08, 0.0]])
     row = {"q": q, "force": np.tile([0.0, 0.0, 400.0], (2, 1)), "force_pred": np.full((2, 3), np.nan)}
