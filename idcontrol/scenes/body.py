@@ -124,6 +124,9 @@ class Body:
             )
         self.contacts = robot.contacts(mu)
         self.system, self.home = self.contacts.system, robot.standing_state(self.contacts.system)
+        known = {frame.name for frame in self.system.model.frames}
+        if hand is not None and hand not in known:
+            raise UnknownName("frame for the hand (setting reach.frame)", hand, known)
         patch, n = self.contacts.patch, len(self.names)
         frames = [robot.spheres[int(np.flatnonzero(patch == i)[0])].frame for i in range(n)]
         offsets = np.array([sphere.offset_m for sphere in robot.spheres])

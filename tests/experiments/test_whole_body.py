@@ -164,6 +164,7 @@ def test_run_says_that_friction_slows_the_steps(tmp_path, mu, slower):
         ),
         ({"sensing": Sensing(base="estimated")}, InputError, "sensing.noise alone"),
         ({"plant": "glue"}, UnknownName, "glue"),
+        ({"reach": Reach(frame="paw")}, UnknownName, r"no frame for the hand \(setting reach.frame\) 'paw'"),
         ({"reach": Reach(frame="base_link", through_m=())}, InputError, "has no point"),
         ({"reach": Reach(frame="base_link"), "walk": Steps(count=1)}, InputError, "set walk.count=0"),
         ({"walk": Steps(count=1)}, InputError, "sway is for a machine that stands"),
