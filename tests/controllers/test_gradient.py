@@ -15,6 +15,7 @@ from idcontrol.errors import InputError, UnknownName
 from idcontrol.types import Command, Reference, State, Status
 from tests import scenes
 from tests.contact import bowl
+from tests.contact.turned import Turned
 from tests.controllers import walker
 from tests.differences import extended
 from tests.parameters import one_fast
@@ -406,6 +407,34 @@ def test_soles_that_slide_have_a_derivative_by_their_common_friction_alone():
     np.testing.assert_allclose(lin.jvp(mu=together)["tau"], measured, rtol=0, atol=1e-6 * np.abs(measured).max())
     for direction in (one_sole, one_corner):
         assert np.abs(shown(direction, 1e-6) - lin.tau).max() > 1.0  # [N m]
+
+
+def test_soles_that_slide_have_a_derivative_by_their_common_normal_alone():
+    """A sole slides on if the normals of all its corners turn alike; if one turns, the load moves to other corners."""
+    robot, rng = robots.load("talos"), np.random.default_rng(0)
+    place = Turned(robot.contacts(0.1))
+    control = controllers.make("id-coulomb-qp", robot, mu=0.1, rate_hz=1000, contacts=robot.contacts(0.1))
+    other = controllers.make("id-coulomb-qp", robot, mu=0.1, rate_hz=1000, contacts=place)
+    system, reference = control._system, robot.standing_reference()
+    v = np.concatenate(([0.2, 0.25, 0.0, 0.0, 0.0, 0.1], 0.01 * rng.normal(size=reference.q.size)))
+    state = structs.replace(robot.standing_state(system), v=system.to_pinocchio(v))
+    reference = structs.replace(reference, a=rng.normal(size=reference.q.size))
+    _, lin = control.linearize(state, reference, loads=True)
+    assert set(lin.active.contacts) == {"slide"}
+    assert lin.reason == ""
+    assert lin.error["normal"] > 1e-4
+
+    def turned(turn):
+        place.turn = turn
+        other.reset()
+        return other(state, reference).tau
+
+    common, corner = np.tile(rng.normal(size=2), (8, 1)), np.eye(8)[:, :1] * rng.normal(size=2)
+    np.testing.assert_allclose(lin.tau, turned(0.0 * common), rtol=1e-9)
+    measured = extended(lambda size: turned(size * common), 1e-5)
+    derived = lin.jvp(normal=common.ravel())["tau"]
+    np.testing.assert_allclose(derived, measured, rtol=0, atol=1e-6 * np.abs(measured).max())
+    assert np.abs(turned(1e-6 * corner) - lin.tau).max() > 1.0  # [N m]
 
 
 def test_a_motor_at_its_limit_keeps_its_torque(quadruped):
