@@ -155,7 +155,7 @@ NAMES: Mapping[Fault, str] = MappingProxyType({fault: str(fault.name).lower() fo
 MEANINGS: Mapping[Fault, str] = MappingProxyType(
     {
         Fault.OVERRUN: "ticks took longer than their period, or cycles were missed",
-        Fault.SILENT: "no datagram came from the other side for too long",
+        Fault.SILENT: "no usable datagram came from the other side for too long",
         Fault.NOT_FINITE: "torques or states were not finite",
         Fault.RAISED: "planner or controller raised an error",
         Fault.HUNG: "planner or controller did not return in time",

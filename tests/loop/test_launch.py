@@ -275,7 +275,7 @@ def test_a_killed_plant_is_noticed_and_the_record_is_complete(tmp_path):
     assert metrics["ended"] == "fault"
     assert metrics["faults"]["silent"] > 0
     assert metrics["fault"] == "silent"
-    assert metrics["error"] == "no datagram came from the other side for too long"
+    assert metrics["error"] == "no usable datagram came from the other side for too long"
     run = load(out)
     assert run.complete
     assert what(run)[-3:] == ["fault: silent", "the loop is damped", "the loop is stopped"]
