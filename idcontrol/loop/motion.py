@@ -120,6 +120,26 @@ class _Robot(NamedTuple):
     limit: Array
 
 
+class _Scratch(NamedTuple):
+    """Memory of `isolate`, for m velocities and the 3 k rows of the feet.
+
+    Attributes:
+        z: The residual, shape (m,).
+        point: Shape (3,).
+        force, along: Shapes (3 k,).
+        B: Rows ``J W``, shape (3 k, m).
+        A, L: ``B Bᵀ`` and its Cholesky factor, shapes (3 k, 3 k).
+    """
+
+    z: Array
+    point: Array
+    force: Array
+    along: Array
+    B: Array
+    A: Array
+    L: Array
+
+
 class MotionJudge:
     """Judges whether a single joint contradicts its torque.
 
@@ -156,7 +176,11 @@ class MotionJudge:
         )  # fmt: skip
         self.off, self._mean, self._limit = off, np.zeros(m), torque
         self._friction = FRICTION * friction * np.ones(a)
-        self._bound = bind((robot, self._signals, self._mean, off))
+        rows = 3 * len(joint)
+        force, along = np.zeros((2, rows))
+        A, L = np.zeros((2, rows, rows))
+        scratch = _Scratch(np.zeros(m), np.zeros(3), force, along, np.zeros((rows, m)), A, L)
+        self._bound = bind((robot, self._signals, self._mean, off, scratch))
         like = np.zeros(system.model.nq), np.zeros(m), np.zeros(3), np.zeros((5, a))
         self._smooth = entry(smooth, self._bound, *like, 0.0)
         self._isolate = entry(isolate, self._bound, 0.0)
@@ -224,7 +248,7 @@ def smooth(
     Returns:
         False if the filter begins anew: `h` is not positive, or a signal is not finite.
     """
-    robot, signals, _, off = bound.borrowed
+    robot, signals, _, off, _ = bound.borrowed
     now, once, twice, a = signals.now, signals.once, signals.twice, off.shape[0]
     speeds = 2 * a + 6
     continues = h > 0.0
@@ -264,12 +288,14 @@ def smooth(
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def reach(robot: _Robot, up: Array, out: Array) -> None:  # pragma: no cover - compiled
-    """Write the rows ``J W`` of the lowest points of all spheres, shape (3 k, m); `up` is vertical, shape (3,)."""
+def reach(robot: _Robot, up: Array, point: Array, out: Array) -> None:  # pragma: no cover - compiled
+    """Write the rows ``J W`` of the lowest points of all spheres, shape (3 k, m); `up` is vertical, shape (3,).
+
+    The last point is left in `point`, shape (3,).
+    """
     J = robot.terms.jacobian
     for k in range(robot.joint.shape[0]):
         at, turn, offset = robot.position[robot.joint[k]], robot.rotation[robot.joint[k]], robot.offset[k]
-        point = np.empty(3)
         for x in range(3):
             point[x] = at[x] - robot.radius[k] * up[x]
             for y in range(3):
@@ -286,20 +312,18 @@ def isolate(bound: Bound, share: float) -> int:  # pragma: no cover - compiled
     """Write the errors of torques that would explain z into `MotionJudge.off`; return the faulty joint, -1 if none.
 
     Args:
-        bound: Robot, `Signals`, mean of z, and `MotionJudge.off`.
+        bound: Robot, `Signals`, mean of z, `MotionJudge.off`, and scratch memory.
         share: Share by which the mean moves towards the new z, 0 to 1.
     """
-    robot, signals, mean, off = bound.borrowed
+    robot, signals, mean, off, (z, point, force, along, B, A, L) = bound.borrowed
     M, bias, _ = robot.terms
-    m, rows, torque = bias.shape[0], 3 * robot.joint.shape[0], signals.twice[off.shape[0] : 2 * off.shape[0]]
-    z, force, along = np.empty(m), np.empty(rows), np.empty(rows)
-    B, A, L = np.empty((rows, m)), np.empty((rows, rows)), np.empty((rows, rows))
+    m, rows, torque = z.shape[0], force.shape[0], signals.twice[off.shape[0] : 2 * off.shape[0]]
     for i in range(m):
         z[i] = bias[i] - (torque[i - 6] if i >= 6 else 0.0)
         for j in range(m):
             z[i] += M[i, j] * signals.acceleration[j]
         z[i] *= robot.weight[i]
-    reach(robot, signals.up, B)
+    reach(robot, signals.up, point, B)
     for r in range(rows):
         for c in range(r + 1):
             A[r, c] = 0.0
