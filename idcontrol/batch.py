@@ -322,7 +322,13 @@ class Controllers:
         return controller
 
     def reset(self, which: Booleans | None = None) -> None:
-        """Forget the last steps of the robots selected by `which`, booleans of shape (n,); None means all."""
+        """Forget the last steps of the robots selected by `which`, booleans of shape (n,); None means all.
+
+        Raises:
+            InputError: `which` is no such array; an array of zeros and ones would choose rows 0 and 1.
+        """
+        if which is not None and not (np.shape(which) == (self.n,) and np.asarray(which).dtype == np.bool_):
+            raise InputError(f"reset needs {self.n} booleans, one for each robot")
         fresh = _Rows.forgotten(1, *(self._shape[key][1] for key in ("v", "joint", "contact", "corner")))
         for mine, new in zip(self._rows, fresh, strict=True):
             mine[slice(None) if which is None else which] = new

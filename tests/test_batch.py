@@ -187,6 +187,13 @@ def test_reset_forgets_only_the_chosen_rows():
     require_same([batch(*inputs[3])], [new], np.arange(N))
 
 
+@pytest.mark.parametrize("which", [np.arange(N) % 2, np.ones(N - 1, dtype=bool), [True], 1.0 * (np.arange(N) < 2)])
+def test_rows_to_reset_are_booleans(which):
+    batch = Controllers("id-coulomb-qp", ROBOT, N, mu=MU)
+    with pytest.raises(InputError, match=f"^reset needs {N} booleans, one for each robot$"):
+        batch.reset(which)
+
+
 @pytest.mark.parametrize("field", ["t", "q", "v", "references.q", "references.stance", "references.to_liftoff"])
 def test_an_array_of_another_shape_is_refused_by_name(field):
     t, q, v, references = demands()[0]
