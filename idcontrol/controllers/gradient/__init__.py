@@ -66,6 +66,8 @@ SPRINGS: Final = ("constraint", "sap")
 """Names (`Scheme.name`) of schemes whose compliance depends on inertias. The ridge of `one-stage` does, too, but it
 changes forces by a millionth, and all forces alike."""
 NONE: Final = np.zeros((0, 0))
+NO_ROOM: Final = np.full(4, np.inf)
+"""`tasks.Wanted.room` without tasks."""
 
 
 class Place(NamedTuple):
@@ -117,7 +119,7 @@ def linearized(scheme: Scheme, at: Place, step: Taken) -> Linearization:
     if step.solved.ending not in (SOLVED, COARSE, SLIPS):
         return _unknown(at, step, "tracking, exactness or a strict task was relaxed")
     try:
-        slopes, missed = _slopes(scheme, at, step)
+        slopes, missed, room = _slopes(scheme, at, step)
     except np.linalg.LinAlgError:
         return _unknown(at, step, SINGULAR)
     if not slopes.finite:
@@ -138,7 +140,7 @@ def linearized(scheme: Scheme, at: Place, step: Taken) -> Linearization:
         active=Active(
             tuple([ROLES[k] for k in slopes.kinds.tolist()]), tuple([JOINTS[k] for k in slopes.joints.tolist()])
         ),
-        room=partial(_margin, slopes, step.machine.h),
+        room=partial(_margin, slopes, step.machine.h, room),
         reason=reason,
         error={by: max([errors[k] for k in through]) for by, through in THROUGH.items()},
         slopes={"tau": slopes.tau, "force": slopes.force_slope, "v_next": slopes.v_slope, "task": slopes.task},
@@ -148,13 +150,14 @@ def linearized(scheme: Scheme, at: Place, step: Taken) -> Linearization:
     )
 
 
-def _margin(slopes: Slopes, h: float) -> Margin:
-    """Return the margin of a step of length h."""
-    return margin(unbind(slopes.limits), h, slopes.lag, slopes.room)
+def _margin(slopes: Slopes, h: float, room: Array) -> Margin:
+    """Return the margin of a step of length h; `room` is as in `tasks.Wanted`."""
+    step = margin(unbind(slopes.limits), h, slopes.lag, slopes.room)
+    return Margin(*np.minimum(step, room).tolist())
 
 
-def _slopes(scheme: Scheme, at: Place, step: Taken) -> tuple[Slopes, Array]:
-    """Return the derivatives of a step, and the misses ``y - A a`` of its task rows, shape (p,).
+def _slopes(scheme: Scheme, at: Place, step: Taken) -> tuple[Slopes, Array, Array]:
+    """Return the derivatives of a step, the misses ``y - A a`` of its task rows, shape (p,), and `tasks.Wanted.room`.
 
     Raises:
         LinAlgError: The equations of the step are singular.
@@ -162,16 +165,16 @@ def _slopes(scheme: Scheme, at: Place, step: Taken) -> tuple[Slopes, Array]:
     machine, solved, loads = step.machine, step.solved, _loads(at.system, step)
     place = step.bound, at.bodies, at.spheres.bound, step.candidates.bound, solved.joints
     if is_direct(scheme) and not machine.tasks.targets.kind.size:
-        return derive_at_once(*place, solved.step, loads, choice_of(scheme, solved)), np.zeros(0)
+        return derive_at_once(*place, solved.step, loads, choice_of(scheme, solved)), np.zeros(0), NO_ROOM
     site = visit(*place, loads)
     yielding = yielding_of(scheme, site, solved.step)
     v_plus = velocity_of(solved.step, solved.f, solved.impulse, not yielding.D.any())
-    b, missed, task, error = NONE, np.zeros(0), NONE, NO_ERRORS
+    b, missed, task, error, room = NONE, np.zeros(0), NONE, NO_ERRORS, NO_ROOM
     if machine.tasks.targets.kind.size:
-        b, missed, task, error = task_demand(step.bound, site, solved.joints)
+        b, missed, task, error, room = task_demand(step.bound, site, solved.joints)
     chosen = choose(scheme, solved, v_plus, yielding)
     solution = Solution(v_plus, solved.f, machine.result.tau.copy(), chosen, b, task, error)
-    return derive(step.bound, site, solved.joints, solved.step, bind(solution)), missed
+    return derive(step.bound, site, solved.joints, solved.step, bind(solution)), missed, room
 
 
 def _loads(system: System, step: Taken) -> Loads:

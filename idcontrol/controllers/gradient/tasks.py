@@ -41,12 +41,15 @@ class Wanted(NamedTuple):
         miss: ``y - A a`` of each task row, shape (p,).
         miss_slope: Derivative of `miss`, shape (p, P).
         error: Relative error of conditions and linear equations (`equations.errors`).
+        room: `Limits.room`, then the smallest multiplier of an active limit, relative to the largest entry of the
+            gradient, shape (4,).
     """
 
     b: Array
     miss: Array
     miss_slope: Array
     error: Array
+    room: Array
 
 
 class Limits(NamedTuple):
@@ -57,12 +60,15 @@ class Limits(NamedTuple):
         z: Matrix of the rows with z, zero in other rows, shape (i, m).
         slope: As `_Equations.slope`, shape (i, P).
         cone: As `_Equations.cone`, shape (i,).
+        room: Smallest distance of the solution to other limits: of a contact force [N], of a joint's velocity [rad/s],
+            and of a torque [N m]; shape (3,).
     """
 
     C: Array
     z: Array
     slope: Array
     cone: Integers
+    room: Array
 
 
 class Program(NamedTuple):
@@ -134,7 +140,7 @@ def pose(bound: Bound, visited: Bound, joints: Bound) -> Bound:
     unknown, _ = fit(E, e)
     x = np.concatenate((unknown[:u], accelerations, unknown[u:]))
     none = np.zeros((0, m + r))
-    limits = Limits(none, np.zeros((0, m)), np.zeros((0, site.at.total)), np.zeros(0, np.int64))
+    limits = Limits(none, np.zeros((0, m)), np.zeros((0, site.at.total)), np.zeros(0, np.int64), np.full(3, np.inf))
     program: Bound = bind(Program(x, unit, rows, slope, 0.0, limits))
     return program
 
@@ -147,13 +153,16 @@ def _limits(bound: Bound, visited: Bound, joints: Bound, dynamics: Dynamics, x: 
     (r, m), n, a, k = J.shape, mu.shape[0], dynamics.least.shape[0], 0
     u, most = m - a, 4 * n + 4 * a
     C, z, slope, cone = np.zeros((most, m + r)), np.zeros((most, m)), np.zeros((most, at.total)), np.full(most, -1)
-    scale = AT_LIMIT * np.abs(x[m:]).max() if r > 0 else 0.0
+    scale, room = AT_LIMIT * np.abs(x[m:]).max() if r > 0 else 0.0, np.full(3, np.inf)
     for i in range(n):
         rubs = mu[i] < np.inf
         for edge in range(4 if rubs else 1):
             s, t = (1.0 if edge < 2 else -1.0, 1.0 if edge % 2 == 0 else -1.0) if rubs else (0.0, 0.0)
             normal = (1.0 - INSIDE) * mu[i] if rubs else 1.0
-            if normal * x[m + i] + s * x[m + n + i] + t * x[m + 2 * n + i] <= scale:
+            inside = normal * x[m + i] + s * x[m + n + i] + t * x[m + 2 * n + i]
+            if inside > scale:
+                room[0] = min(room[0], unit * inside / np.sqrt(normal**2 + s**2 + t**2))
+            else:
                 C[k, m + i], C[k, m + n + i], C[k, m + 2 * n + i] = normal, s, t
                 if rubs:
                     slope[k, at.mu + i], cone[k] = -(1.0 - INSIDE) * x[m + i], i
@@ -162,11 +171,13 @@ def _limits(bound: Bound, visited: Bound, joints: Bound, dynamics: Dynamics, x: 
     torque = (M @ x[:m] + dynamics.bias)[u:] - unit * (np.ascontiguousarray(J[:, u:].T) @ x[m:])
     for sign in (1.0, -1.0):
         for j in range(a):
-            room = dynamics.most[j] - dynamics.least[j]
-            inside = INSIDE if room < np.inf else 0.0
+            width = dynamics.most[j] - dynamics.least[j]
+            inside = INSIDE if width < np.inf else 0.0
             end, moved = (dynamics.least[j], lower[j]) if sign > 0.0 else (dynamics.most[j], upper[j])
-            end = end + sign * inside * room if inside > 0.0 else end
-            if np.isfinite(end) and sign * (torque[j] - end) <= AT_LIMIT * abs(end):
+            end = end + sign * inside * width if inside > 0.0 else end
+            if sign * (torque[j] - end) > AT_LIMIT * abs(end):
+                room[2] = min(room[2], sign * (torque[j] - end))
+            elif np.isfinite(end):
                 z[k, u + j] = sign / unit
                 C[k, :m], C[k, m:] = M[u + j] * z[k, u + j], -unit * z[k, u + j] * J[:, u + j]
                 slope[k] = sign * (moved + sign * inside * (upper[j] - lower[j])) / (h * unit)
@@ -174,12 +185,14 @@ def _limits(bound: Bound, visited: Bound, joints: Bound, dynamics: Dynamics, x: 
     for sign in (1.0, -1.0):
         for j in range(a):
             end = dynamics.slowest[j] if sign > 0.0 else dynamics.fastest[j]
-            if np.isfinite(end) and sign * (x[u + j] - end) <= AT_LIMIT * abs(end):
+            if sign * (x[u + j] - end) > AT_LIMIT * abs(end):
+                room[1] = min(room[1], h * sign * (x[u + j] - end))
+            elif np.isfinite(end):
                 by_q, by_v = _speed_slope(bound, site.v[u + j], j, sign)
                 C[k, u + j] = sign
                 slope[k, at.q + u + j], slope[k, at.v + u + j] = sign * by_q / h, sign * (by_v - 1.0) / h
                 k += 1
-    return Limits(C[:k].copy(), z[:k].copy(), slope[:k].copy(), cone[:k].copy())
+    return Limits(C[:k].copy(), z[:k].copy(), slope[:k].copy(), cone[:k].copy(), room)
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -294,4 +307,7 @@ def task_demand(bound: Bound, visited: Bound, joints: Bound) -> Wanted:
     if not np.abs(gradient).max() > 1e-6 * largest:
         wrong = 0.0
     error = np.maximum(errors(site.terms.ends, equations.C @ slope - e, e), wrong)
-    return Wanted(b, missed, miss - rows.A @ slope[:m], error)
+    room, size = np.append(known.limits.room, np.inf), np.abs(gradient).max()
+    for limit in np.flatnonzero(equations.limit):
+        room[3] = min(room[3], -multipliers[limit] * np.abs(equations.C[limit]).max() / max(size, 1e-300))
+    return Wanted(b, missed, miss - rows.A @ slope[:m], error, room)
