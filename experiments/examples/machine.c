@@ -142,8 +142,9 @@ static void move(struct machine *m, enum idc_mode mode, const double *command, d
             const double fading = joint->fade;
             joint->fade = mode == IDC_RUNNING ? copysign(fmax(fabs(fading) - SLEW * h, 0.0), fading) : 0.0;
             double tau = mode == IDC_RUNNING ? drive(joint, command, m->joints, i) : 0.0;
-            tau = fmax(-LIMIT, fmin(LIMIT, tau + joint->fade));
+            tau += joint->fade;
             if (mode != IDC_RUNNING && mode != IDC_STOPPED) tau = -DAMPING * joint->v / (1.0 + h * DAMPING / INERTIA);
+            tau = fmax(-LIMIT, fmin(LIMIT, tau));
             if (k == 0 || fading != 0.0) joint->tau = tau; /* the torque at the start of the period */
             joint->v += h * tau / INERTIA;
             joint->q += h * joint->v;

@@ -585,11 +585,14 @@ class Terminal:
     def __call__(self, mode: Mode) -> bool:
         """Return True if the operator has typed the word that leaves this mode since the mode was entered."""
         word = record.WORDS.get(mode)
-        if mode is not self._mode:
-            self._mode = mode
-            if word is not None:
-                termios.tcflush(self._file, termios.TCIFLUSH)
+        try:
+            if mode is not self._mode:
+                self._mode = mode
+                if word is not None:
+                    termios.tcflush(self._file, termios.TCIFLUSH)
+                return False
+            if word is None or not select.select([self._file], [], [], 0.0)[0]:
+                return False
+            return os.read(self._file, 1024).decode(errors="replace").strip().lower() == word
+        except (OSError, termios.error):  # the terminal has closed: its operator types nothing any more
             return False
-        if word is None or not select.select([self._file], [], [], 0.0)[0]:
-            return False
-        return os.read(self._file, 1024).decode(errors="replace").strip().lower() == word

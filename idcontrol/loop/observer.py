@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 from msgspec import structs
 
@@ -16,6 +18,10 @@ from idcontrol.loop.wire import Datagram
 from idcontrol.record.channels import views
 from idcontrol.types import Sensed, State
 
+SLOWER: Final = 10.0
+"""Ratio of elapsed time to the change of the machine's time above which the machine's time counts as standing still. A
+state that is repeated with a time that creeps is old. A simulated machine on a busy computer may be slow."""
+
 
 class Observer:
     """Last messages and state of the machine. A message is the content of a datagram.
@@ -24,7 +30,8 @@ class Observer:
         datagram: The last datagram that was read; None before the first datagram.
         faults: Faults of that datagram.
         message: The last plausible message; None before the first plausible message.
-        advanced: Time of the loop at which the time in the machine's messages last changed [ns].
+        advanced: Time of the loop up to which the time in the machine's messages has kept pace [ns]: the time of the
+            newest message, unless the machine's clock is slower than the loop's by a factor of more than `SLOWER`.
         state: State for planner and controller, from the message or estimated; None before the first message.
         joints: Positions and velocities of the joints in that state.
     """
@@ -99,7 +106,8 @@ class Observer:
         if ahead < 0.0 or (running and ahead * NS > now - self.advanced + self._late):
             flags |= Fault.CLOCK
         if ahead != 0.0:
-            self.advanced = now
+            kept = self.advanced + round(SLOWER * ahead * NS) if running else now
+            self.advanced = max(self.advanced, min(now, kept))
         again = running and ahead == 0.0  # another state at the same time is not new: motion within no time is no jump
         if flags & UNUSED or again:
             self.faults = Fault(flags & ~int(Fault.ENCODER)) if again else Fault(flags)

@@ -176,7 +176,8 @@ class ControlLoop:
         """
         telemetry = self._telemetry
         telemetry.begin()
-        if detected := self._listen(cycle):
+        detected, unchanged = self._listen(cycle)
+        if detected:
             faults |= detected
         telemetry.lap("read")
         telemetry.answer.fill(np.nan)
@@ -188,6 +189,7 @@ class ControlLoop:
         self._advance(
             Inputs(
                 faults=faults,
+                unchanged=unchanged,
                 heard=self.endpoint.newest is not None,
                 start=start,
                 damp=damp,
@@ -220,15 +222,15 @@ class ControlLoop:
         """Record how long it took to pass on the row of the last tick; call this right after passing it on."""
         self._telemetry.lap("record")
 
-    def _listen(self, cycle: Cycle) -> Fault:
-        """Read the newest state if it is new; return its faults, but only once per state while torques flow."""
+    def _listen(self, cycle: Cycle) -> tuple[Fault, Fault]:
+        """Read the newest state if it is new; return the fields `faults` and `unchanged` of `Inputs`."""
         self.endpoint.poll(cycle.woke)
         observer, newest, running = self._observer, self.endpoint.newest, self.safety.mode is Mode.RUNNING
         fresh = newest is not observer.datagram
         if fresh and newest is not None:
             observer.read(newest, cycle.woke, running=running, working=running and self.phase not in ON_THE_WAY)
         # while torques flow, a fault counts once per state, so that the number of faulty states in a row is counted
-        return observer.faults if fresh or not running else Fault.NONE
+        return (observer.faults, Fault.NONE) if fresh or not running else (Fault.NONE, observer.faults)
 
     def _judge(self, cycle: Cycle, age: int) -> Fault:
         """Return the faults of clocks, conversation and gate; `age` is the age of the newest datagram [ns]."""

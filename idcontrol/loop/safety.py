@@ -335,7 +335,8 @@ class Safety:
     Attributes:
         mode: The mode.
         since: Time at which the mode was entered [ns].
-        streak: Number of ticks in a row with each fault, in the order of `NAMES`; counted while running.
+        streak: Number of ticks in a row with each fault, in the order of `NAMES`; counted while running. Faults of a
+            state count once per state.
         slow_since: Time at which all joints became slow [ns]; None while a joint is fast or the machine is not braked.
         ended_by: Faults beyond tolerance that ended the run, or that prevented the start.
     """
@@ -352,6 +353,8 @@ class Inputs(msgspec.Struct, frozen=True):
 
     faults: Fault = Fault.NONE
     """The faults of this tick."""
+    unchanged: Fault = Fault.NONE
+    """The faults of a state that an earlier tick has counted, and that is still the newest: their counts stay."""
     heard: bool = False
     """True if a good datagram from the other side has come."""
     start: bool = False
@@ -387,7 +390,7 @@ def advance(safety: Safety, policy: Policy, now: int, inputs: Inputs) -> Safety:
         return safety  # the usual case
     stop, damp, slow_since = inputs.stop, inputs.damp, None
     if mode is Mode.RUNNING:
-        streak = _lasting(streak, inputs.faults)
+        streak = _lasting(streak, inputs.faults, inputs.unchanged)
         for fault, reaction in _exceeded(policy, streak):
             ended_by |= fault
             stop |= reaction == "stop"
@@ -411,10 +414,13 @@ def advance(safety: Safety, policy: Policy, now: int, inputs: Inputs) -> Safety:
     return safety if unchanged else replace(safety, streak=streak, slow_since=slow_since)
 
 
-def _lasting(streak: tuple[int, ...], faults: Fault) -> tuple[int, ...]:
+def _lasting(streak: tuple[int, ...], faults: Fault, unchanged: Fault) -> tuple[int, ...]:
     """Return `Safety.streak` after a tick with these faults."""
-    flags = int(faults)  # a plain integer, because an operation on a set of flags takes one to two microseconds
-    counts = tuple(count + 1 if flags & bit else 0 for bit, count in zip(_BITS, streak, strict=True))
+    # plain integers, because an operation on a set of flags takes one to two microseconds
+    flags, stays = int(faults), int(unchanged)
+    counts = tuple(
+        count + 1 if flags & bit else count if stays & bit else 0 for bit, count in zip(_BITS, streak, strict=True)
+    )
     return counts if any(counts) else _CALM
 
 

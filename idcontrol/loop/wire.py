@@ -391,7 +391,8 @@ class Format:
         of["q"][:], of["v"][:] = 1e4, FASTEST
         if self.floating:
             of["q"][3:7] = 1.0 + 1e-6
-        of["t"][...], of["axes"][:] = np.finfo(np.float64).max, 1.0
+        # drivers scale -32768 to -1.00003
+        of["t"][...], of["axes"][:] = np.finfo(np.float64).max, 1.01
         for word in ("drive_error", "buttons", "joints", "model"):
             of[word][...] = 2.0**32 - 1.0
         low = -high

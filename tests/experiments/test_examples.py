@@ -417,6 +417,33 @@ def test_a_machine_in_c_refuses_unusable_arguments(program, arguments, line):
     assert line in done.stderr
 
 
+BRAKES = """
+#define main machine_main
+#include "machine.c"
+#undef main
+int main(void) {
+    struct machine m = {.joints = 1};
+    const double command[5] = {0.0};
+    LIMIT = 5.0;
+    for (double v = -20.0; v <= 20.0; v += 10.0) {
+        m.joint[0].v = v;
+        move(&m, IDC_DAMPED, command, 1e-3);
+        printf("%g\\n", m.joint[0].tau);
+    }
+}
+"""
+
+
+@needs_compiler
+def test_the_brake_of_a_machine_in_c_keeps_the_torque_limit(tmp_path):
+    source = tmp_path / "brakes.c"
+    source.write_text(BRAKES, encoding="utf-8")
+    flags = [f"-I{HEADER.parent}", f"-I{C_SOURCE.parent}"]
+    subprocess.run([COMPILER, *flags, "-o", tmp_path / "brakes", source, "-lm"], check=True)
+    said = subprocess.run([tmp_path / "brakes"], capture_output=True, text=True, check=True).stdout
+    assert list(map(float, said.split())) == [5.0, 5.0, 0.0, -5.0, -5.0]
+
+
 @needs_compiler
 @pytest.mark.wallclock
 def test_a_machine_in_c_brakes_when_its_loop_falls_silent(program):
@@ -443,12 +470,13 @@ CPP_COMPILER = shutil.which("c++")
 needs_both = pytest.mark.skipif(CPP_COMPILER is None or COMPILER is None, reason="no C++ compiler (c++) is installed")
 
 
-@pytest.fixture(scope="module")
-def controller(tmp_path_factory):
-    path = tmp_path_factory.mktemp("cpp") / "controller"
+@pytest.fixture
+def controller(tmp_path, patience):
+    """The controller, which brakes after a silence of so many periods."""
+    path = tmp_path / "controller"
     source = (C_SOURCE.parent / "controller.cpp").read_text(encoding="utf-8")
     assert "PATIENCE = 20;" in source
-    path.with_suffix(".cpp").write_text(source.replace("PATIENCE = 20;", "PATIENCE = 60000;"), encoding="utf-8")
+    path.with_suffix(".cpp").write_text(source.replace("PATIENCE = 20;", f"PATIENCE = {patience};"), encoding="utf-8")
     flags = ["-O2", "-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{HEADER.parent}"]
     subprocess.run([CPP_COMPILER, *flags, "-o", path, path.with_suffix(".cpp")], check=True)
     return path
@@ -457,6 +485,7 @@ def controller(tmp_path_factory):
 @pytest.mark.slow
 @needs_both
 @pytest.mark.wallclock
+@pytest.mark.parametrize("patience", [60_000])
 def test_a_controller_in_cpp_moves_a_machine_in_c_to_its_reference(program, controller):
     """A process each; after a second of moving, joints of 0.1 kg m² settle as exp(-10 t).
 
@@ -478,6 +507,7 @@ def test_a_controller_in_cpp_moves_a_machine_in_c_to_its_reference(program, cont
 @pytest.mark.slow
 @needs_both
 @pytest.mark.wallclock
+@pytest.mark.parametrize("patience", [1000])
 def test_a_controller_in_cpp_brakes_when_its_machine_is_killed(program, controller):
     own, there = free_ports(2)
     machine = start(program, "arm", "2", there, own)

@@ -411,6 +411,35 @@ def test_a_machine_that_repeats_its_last_state_or_time_counts_as_silent(runs, va
     assert rig.ticks(Mode.RUNNING) == pytest.approx(250 + PATIENCE, abs=15)  # it starts some ticks late
 
 
+def test_a_repeated_state_whose_time_creeps_counts_as_silent(runs):
+    last = []
+
+    def repeat(values):
+        last.append(values.copy())
+        values[:] = last[0]
+        values[0] += 0.01 * (last[-1][0] - last[0][0])
+        return values
+
+    rig = runs(before=sends(repeat))
+    assert rig.modes() == WHOLE
+    assert rig.faults() == Fault.STALE
+    assert rig.ticks(Mode.RUNNING) == pytest.approx(250 + PATIENCE, abs=15)
+
+
+@pytest.mark.parametrize("slower", [1, 2])
+def test_a_hot_drive_ends_the_run_of_a_machine_slower_than_its_loop(runs, slower):
+    at = views(np.arange(wire_format(ArmSession()).state_values), wire_format(ArmSession()).state)["temperature"]
+
+    def heat(values):
+        values[at] = 200.0
+        return values
+
+    rig = runs(before=sends(heat), machine_period=slower * PERIOD, duration_s=1.0)
+    assert rig.modes() == WHOLE
+    assert rig.faults() == Fault.HOT
+    assert rig.ticks(Mode.RUNNING) == pytest.approx(250 + slower * Policy().hot.tolerate, abs=15)
+
+
 @pytest.mark.parametrize("by_s", [0.05, 10.0, -0.1])
 def test_a_machine_whose_time_jumps_is_braked(runs, by_s):
     at = views(np.arange(wire_format(ArmSession()).state_values), wire_format(ArmSession()).state)["t"]
@@ -728,7 +757,7 @@ def test_feet_without_a_sensed_force_are_recorded_without_a_force():
     observer.warm()
     of, felt = row.row.of, sent_values[43:67].reshape(2, 4, 3)  # after time, q, v, two torques and the accelerometer
     for _ in range(2):
-        observer.read(newest, 0, running=True, working=True)
+        observer.read(newest, 0, running=False, working=True)
         np.testing.assert_array_equal(of["q"], -sent_values[1:20])
         for channel, values in zip(("force_sensed", "normal_sensed"), felt, strict=True):
             np.testing.assert_array_equal(of[channel], np.where(np.arange(4)[:, None] == 2, values, 0.0))

@@ -96,6 +96,16 @@ def test_a_fault_is_tolerated_as_often_in_a_row_as_its_rule_says(fault, name, th
     assert advance(safety, policy, 4 * MS, Inputs(fault, heard=True)).mode is expected
 
 
+@pytest.mark.parametrize("ticks", [1, 2, 3])
+def test_a_fault_of_states_counts_once_per_state_if_the_machine_is_slower_than_its_loop(ticks):
+    policy, safety = Policy(hot=Rule(tolerate=3)), Safety(mode=Mode.RUNNING)
+    for k in range(3 * ticks + 1):
+        assert safety.mode is Mode.RUNNING
+        inputs = Inputs(Fault.NONE, Fault.HOT, heard=True) if k % ticks else Inputs(Fault.HOT, heard=True)
+        safety = advance(safety, policy, k * MS, inputs)
+    assert safety.mode is Mode.DAMPED
+
+
 def test_the_graver_of_two_faults_decides():
     policy = Policy(overrun=Rule(then="damp"), raised=Rule(then="stop"))
     safety = advance(Safety(mode=Mode.RUNNING), policy, 0, Inputs(Fault.OVERRUN | Fault.RAISED, heard=True))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import time
 
+import pytest
+
 from idcontrol.loop.launch import Terminal
 from idcontrol.loop.safety import Mode
 
@@ -13,6 +15,16 @@ def typed(keyboard, text):
     """Type, and wait until the terminal has it."""
     os.write(keyboard, text.encode())
     time.sleep(0.05)
+
+
+@pytest.mark.parametrize("mode", [Mode.READY, Mode.DAMPED])
+def test_a_closed_terminal_asks_for_nothing(mode):
+    keyboard, terminal = os.openpty()
+    asks = Terminal(terminal)
+    asks(Mode.READY)
+    os.close(keyboard)
+    assert not any(asks(mode) for _ in range(3))
+    os.close(terminal)
 
 
 def test_keys_pressed_before_a_step_is_asked_for_do_nothing(capfd):
