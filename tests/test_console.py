@@ -43,7 +43,7 @@ def test_the_comparison_of_controllers_is_whole_at_80_columns():
     heads = (
         "joint position error, mean [mrad]",
         "torque rate, mean [N m/s]",
-        "predicted contact force, relative error [%]",
+        "predicted total normal force, relative error [%]",
     )
     grid = Grid("controller", "plant", *heads, "slip [mm/s]", words=("controller", "plant"), spare=("slip [mm/s]",))
     grid.add("id-coulomb-smooth", "coulomb-cone", "1.12", "14", "0.00344", "0.02")

@@ -118,7 +118,7 @@ def glance(walk: Walk) -> Section:
     predictive = np.isfinite(error).any()
     return Section(
         "The run at a glance",
-        "Joint errors, torque rate, error of the predicted contact force, height and tilt of the base, and "
+        "Joint errors, torque rate, error of the predicted total vertical force, height and tilt of the base, and "
         "outcomes of controller and plant steps. Of the joints, the mean (line) and the largest (area) are shown.",
         [
             Panel("|q − q_des| [mrad]", _mean_and_largest(1e3 * np.abs(walk.q - arrays["q_des"]), COLORS[0])),

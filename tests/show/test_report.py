@@ -237,7 +237,7 @@ def test_a_run_without_predictions_or_waypoints_that_ends_in_nan_gets_its_page(t
             values[-20:] = np.nan
     page = Page(report(walks.record(tmp_path / "run", data=data)).read_text(encoding="utf-8"))
     assert page.plots == TITLES
-    assert "predicted contact force, mean" not in page.text
+    assert "predicted total normal force, mean" not in page.text
     assert "the line between two waypoints" not in page.text
 
 
