@@ -189,7 +189,7 @@ class Optimum(NamedTuple):
     error: float
 
 
-@njit(cache=True, inner=True, error_model="numpy")
+@njit(cache=True, error_model="numpy")
 def no_optimum() -> Optimum:
     """Return an `Optimum` without contacts and joints."""
     none, one, rows = np.zeros(0, np.int64), np.zeros(0), np.zeros((0, 0))
