@@ -373,7 +373,7 @@ class InverseDynamics:
             solved = self._solved(outcome)
         else:
             outcome, solved = self._solve_again(state, candidates, lands=outcome is None)
-        taken = Taken(self._machine, self._bound, candidates, solved, self._load.force, loads)
+        taken = Taken(self._machine, self._bound, candidates, solved, self._load.force, bool(loads))
         derivative = linearized(self._scheme, self._place(spheres), taken)
         return self._command(candidates, outcome) if outcome[0] >= 0 else self._repeated(outcome, solved), derivative
 

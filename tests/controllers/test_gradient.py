@@ -270,6 +270,13 @@ def test_smoothed_derivatives_tend_to_the_exact_derivative(quadruped):
     assert 10.0 * misses[1] < misses[0]
 
 
+@pytest.mark.parametrize(("wrong", "line"), [({"sigma": np.nan}, "sigma is nan"), ({"pairs": -3}, "pairs is -3")])
+def test_unusable_smoothing_is_named(quadruped, wrong, line):
+    state, reference = moving(quadruped, STICKING)
+    with pytest.raises(InputError, match=line):
+        smoothed(walker.controller(), state, reference, **{"sigma": 0.1} | wrong)
+
+
 def test_at_a_kink_the_smoothed_derivative_lies_between_both_sides(quadruped):
     """A torque is at its limit."""
     state, reference = moving(quadruped, STICKING)

@@ -10,6 +10,7 @@ import numpy as np
 from msgspec import structs
 
 from idcontrol.controllers.gradient.result import Linearization, Part
+from idcontrol.errors import InputError
 from idcontrol.types import Command, Reference, State
 
 
@@ -42,8 +43,13 @@ def smoothed(
         seed: Seed of the random vectors.
 
     Raises:
-        InputError: State or reference is unusable, or the steps have no derivative (`InverseDynamics.linearize`).
+        InputError: State, reference, sigma or pairs is unusable, or the steps have no derivative
+            (`InverseDynamics.linearize`).
     """
+    if not (np.isfinite(sigma) and sigma >= 0.0):
+        raise InputError(f"sigma is {sigma!r}: it must be a number of at least 0")
+    if pairs < 1:
+        raise InputError(f"pairs is {pairs!r}: it must be at least 1")
     before, rng, count = copy.copy(controller), np.random.default_rng(seed), 0
     command, lin = controller.linearize(state, reference)
     columns = sum(lin.sizes.values())
