@@ -2,11 +2,12 @@ r"""The motion that tasks demand within friction cones and motor limits: a stric
 
     minimize    ½ Σ w_j (a_j - ã_j)² + ½ Σ w_i (A_i a - y_i)² + ½ ε |F / f|²
     subject to  J a = d,   A_i a = y_i (strict rows),   M_b a + c_b = J_bᵀ F
-                F in the friction pyramids,   a within bounds,   M_q a + c_q - J_qᵀ F = τ within bounds
+                F in the friction pyramids,   F_N ≥ `LOADED` m,   a within bounds,
+                M_q a + c_q - J_qᵀ F = τ within bounds
 
-f is the weight of the robot; the index q selects the joints, as b selects the unactuated velocities. This is the
-program of `idcontrol.tasks.demand`, which defines the other symbols, with the contact forces F as further unknowns.
-Equations are eliminated first: with x = (a, F / f), all their solutions are ``x = x₀ + Bᵀz``.
+f is the weight of the robot, m its mass; the index q selects the joints, as b selects the unactuated velocities. This
+is the program of `idcontrol.tasks.demand`, which defines the other symbols, with the contact forces F as further
+unknowns. Equations are eliminated first: with x = (a, F / f), all their solutions are ``x = x₀ + Bᵀz``.
 """
 
 from __future__ import annotations
@@ -31,6 +32,13 @@ FORCE_WEIGHT: Final = 1e-6
 INSIDE: Final = 1e-6
 """Reserved fraction of friction and torque range. The control step computes forces for the same motion again, and
 rounding must not push these forces out of bounds."""
+
+
+LOADED: Final = 0.01
+"""Smallest normal force of each contact per mass of the robot [N/kg], a thousandth of the weight. Without it, the
+centre of pressure could lie exactly on the edge of the soles. The forces of such a motion would lie on two or three
+corners, and an angle that changes by 1e-7 rad would exchange the corners and change torques by tens of N m.
+"""
 
 
 class Rows(NamedTuple):
@@ -113,16 +121,16 @@ def _inequalities(dynamics: Dynamics, unit: float, arena: Arena) -> tuple[Array,
     u = m - a
     C, least = matrix(arena, 4 * n + 4 * a, m + r), vector(arena, 4 * n + 4 * a)
     C[:] = 0.0
-    at = 0
+    at, reserve = 0, LOADED * M[0, 0] / unit
     for i in range(n):
         if mu[i] == np.inf:
-            C[at, m + i], least[at] = 1.0, 0.0
+            C[at, m + i], least[at] = 1.0, reserve
             at += 1
             continue
         for s in (1.0, -1.0):
             for t in (1.0, -1.0):
                 C[at, m + i], C[at, m + n + i], C[at, m + 2 * n + i] = (1.0 - INSIDE) * mu[i], s, t
-                least[at] = 0.0
+                least[at] = C[at, m + i] * reserve
                 at += 1
     for j in range(a):
         room = dynamics.most[j] - dynamics.least[j]

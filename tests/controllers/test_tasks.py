@@ -13,6 +13,7 @@ from idcontrol.controllers import InverseSettings
 from idcontrol.controllers.stance import as_rigid
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.kernels.arena import HEAP
+from idcontrol.scenes.body import BALANCE, Body
 from idcontrol.types import Status
 from tests.tasks.machine import moving
 
@@ -360,3 +361,25 @@ def test_a_lifted_heel_carries_no_force_until_it_lands():
     assert on_heels(swings(rests, reference)) > 10.0  # marks from before the swing are cleared
     falls = tipped(robot, contacts, 1e-6, -0.1)
     assert on_heels(controller(falls, reference)) > 10.0
+
+
+def test_torques_are_continuous_while_the_demand_is_beyond_the_soles():
+    """The centre of pressure is at the front edge of both soles, whose corners carry the whole weight there."""
+    robot = robots.load("talos")
+    body = Body(robot, mu=0.8, rate_hz=1000.0)
+    body.com = tasks.CoM(kp=100.0, kd=20.0, weight=BALANCE)
+    controller = controllers.make("id-coulomb-qp", robot, mu=0.8, rate_hz=1000.0, tasks=body.tasks)
+    home, u = robot.standing_state(), body.system.n_unactuated
+    body.follow(body.com, body.system.com(home.q) + np.array([0.1, -0.01, 0.0]), np.zeros(3), np.zeros(3))
+
+    def command(way):
+        controller.reset()
+        return controller(structs.replace(home, q=pin.integrate(body.system.model, home.q, way)), body.reference())
+
+    still, rng = command(np.zeros(home.v.size)), np.random.default_rng(1)
+    assert still.demand == "qp"
+    for _ in range(4):
+        way = 1e-7 * np.r_[np.zeros(u), rng.normal(size=home.v.size - u)]
+        moved = command(way)
+        # a joint that is off by 1e-7 rad returns within the period: 0.1 rad/s², about 1e-4 N m/(rad/s²) per joint
+        assert np.abs(moved.tau - still.tau).max() < 0.01

@@ -10,7 +10,7 @@ from idcontrol import tasks
 from idcontrol.kernels.arena import HEAP
 from idcontrol.tasks import gather
 from idcontrol.tasks.demand import balance_rows, free_demand
-from idcontrol.tasks.program import FORCE_WEIGHT, INSIDE, Dynamics, Rows, bounded_demand
+from idcontrol.tasks.program import FORCE_WEIGHT, INSIDE, LOADED, Dynamics, Rows, bounded_demand
 from idcontrol.tasks.rows import task_rows
 from idcontrol.types import Array
 from tests.tasks.machine import Moving, moving
@@ -194,7 +194,7 @@ def stated(dynamics: Dynamics, rows: Rows, unit) -> Program:
     rest = dynamics.bias[m - a :]
     C = np.vstack([*cones, tau, -tau, joint, -joint])
     c = np.r_[
-        np.zeros(4 * n),
+        np.tile(mu * LOADED * M[0, 0] / unit, 4),
         (dynamics.least + inside - rest) / unit, -(dynamics.most - inside - rest) / unit,
         dynamics.slowest, -dynamics.fastest,
     ]  # fmt: skip

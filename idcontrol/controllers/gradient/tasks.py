@@ -24,7 +24,7 @@ from idcontrol.dynamics.derivatives import inertia_times
 from idcontrol.kernels.arena import HEAP
 from idcontrol.kernels.bound import Bound, bind
 from idcontrol.kernels.jit import njit
-from idcontrol.tasks.program import FORCE_WEIGHT, INSIDE, Dynamics, Rows, bounded_demand
+from idcontrol.tasks.program import FORCE_WEIGHT, INSIDE, LOADED, Dynamics, Rows, bounded_demand
 from idcontrol.tasks.rows import task_rows
 from idcontrol.tasks.sensitivity import Body, miss_slopes, transposed_slope
 from idcontrol.types import Array, Booleans, Integers
@@ -153,19 +153,20 @@ def _limits(bound: Bound, visited: Bound, joints: Bound, dynamics: Dynamics, x: 
     (r, m), n, a, k = J.shape, mu.shape[0], dynamics.least.shape[0], 0
     u, most = m - a, 4 * n + 4 * a
     C, z, slope, cone = np.zeros((most, m + r)), np.zeros((most, m)), np.zeros((most, at.total)), np.full(most, -1)
+    reserve = LOADED * M[0, 0] / unit
     scale, room = AT_LIMIT * np.abs(x[m:]).max() if r > 0 else 0.0, np.full(3, np.inf)
     for i in range(n):
         rubs = mu[i] < np.inf
         for edge in range(4 if rubs else 1):
             s, t = (1.0 if edge < 2 else -1.0, 1.0 if edge % 2 == 0 else -1.0) if rubs else (0.0, 0.0)
             normal = (1.0 - INSIDE) * mu[i] if rubs else 1.0
-            inside = normal * x[m + i] + s * x[m + n + i] + t * x[m + 2 * n + i]
+            inside = normal * (x[m + i] - reserve) + s * x[m + n + i] + t * x[m + 2 * n + i]
             if inside > scale:
                 room[0] = min(room[0], unit * inside / np.sqrt(normal**2 + s**2 + t**2))
             else:
                 C[k, m + i], C[k, m + n + i], C[k, m + 2 * n + i] = normal, s, t
                 if rubs:
-                    slope[k, at.mu + i], cone[k] = -(1.0 - INSIDE) * x[m + i], i
+                    slope[k, at.mu + i], cone[k] = -(1.0 - INSIDE) * (x[m + i] - reserve), i
                 k += 1
     lower, upper = bound_slope(bound, visited, joints)
     torque = (M @ x[:m] + dynamics.bias)[u:] - unit * (np.ascontiguousarray(J[:, u:].T) @ x[m:])
