@@ -31,7 +31,8 @@ class Observer:
         faults: Faults of that datagram.
         message: The last plausible message; None before the first plausible message.
         advanced: Time of the loop up to which the time in the machine's messages has kept pace [ns]: the time of the
-            newest message, unless the machine's clock is slower than the loop's by a factor of more than `SLOWER`.
+            newest message, unless torques flow and the machine's clock is slower than the loop's by a factor of more
+            than `SLOWER`.
         state: State for planner and controller, from the message or estimated; None before the first message.
         joints: Positions and velocities of the joints in that state.
     """
@@ -105,9 +106,8 @@ class Observer:
         ahead, self._time = t - self._time, t
         if ahead < 0.0 or (running and ahead * NS > now - self.advanced + self._late):
             flags |= Fault.CLOCK
-        if ahead != 0.0:
-            kept = self.advanced + round(SLOWER * ahead * NS) if running else now
-            self.advanced = max(self.advanced, min(now, kept))
+        kept = self.advanced + round(SLOWER * ahead * NS) if running else now
+        self.advanced = max(self.advanced, min(now, kept))
         again = running and ahead == 0.0  # another state at the same time is not new: motion within no time is no jump
         if flags & UNUSED or again:
             self.faults = Fault(flags & ~int(Fault.ENCODER)) if again else Fault(flags)

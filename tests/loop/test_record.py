@@ -120,7 +120,7 @@ def test_the_record_of_a_machine_tells_every_change_of_its_mode(tmp_path):
 @pytest.mark.parametrize(
     ("faults", "at_machine", "fault", "words"),
     [
-        (Fault.SILENT, Fault.NONE, "silent", "no datagram came"),
+        (Fault.SILENT, Fault.NONE, "silent", "no usable datagram came"),
         (Fault.OVERRUN | Fault.FAILED, Fault.NONE, "overrun, failed", "could not use its input"),
         (Fault.PEER, Fault.NOT_FINITE, "peer", "at the machine, torques or states were not finite"),
         (Fault.NONE, Fault.NONE, None, "was not ready within loop.policy.start_s"),
