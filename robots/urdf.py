@@ -142,9 +142,9 @@ def inspect(path: Path, *, free_flyer: bool = True) -> Findings:
 def mesh_file(filename: str, urdf: Path) -> Path:
     """Return the file of a mesh name in `urdf`.
 
-    ``package://NAME/...`` is looked up in the nearest folder NAME next to or above the URDF; more slashes before NAME
-    are ignored, as by Pinocchio. Any other name is relative to the URDF and must stay in its package: the nearest
-    folder above with a ``package.xml`` or a ``robot.toml``, else the URDF's folder.
+    ``package://NAME/...`` is looked up in the nearest folder NAME next to or above the URDF, but not in the root; more
+    slashes before NAME are ignored, as by Pinocchio. Any other name is relative to the URDF and must stay in its
+    package: the nearest folder above with a ``package.xml`` or a ``robot.toml``, else the URDF's folder.
 
     Raises:
         InputError: The name leaves its package, has an unknown scheme, or there is no such file.
@@ -152,7 +152,7 @@ def mesh_file(filename: str, urdf: Path) -> Path:
     urdf = Path(os.path.abspath(urdf))
     if filename.startswith("package://"):
         name, _, inside = filename.removeprefix("package://").lstrip("/").partition("/")
-        folders = [folder / name for folder in urdf.parents]
+        folders = [folder / name for folder in urdf.parents[:-1]]  # a folder of the system is no package
         package = next((folder for folder in folders if name not in ("", ".", "..") and os.path.isdir(folder)), None)
         if package is None:
             raise InputError(f"no folder {shown(name)!r} beside or above the URDF; put the package there")

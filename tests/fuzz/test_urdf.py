@@ -131,6 +131,7 @@ def test_entities_are_refused_before_they_expand(tmp_path, entity):
         "package://../../etc/passwd",
         "package://mule/../../../../etc/passwd",
         "package:///etc/passwd",
+        "package://etc/passwd",
         "http://localhost/mesh.stl",
         "a" * 5000,
         "package://" + "a" * 5000 + "/x.stl",
