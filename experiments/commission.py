@@ -33,8 +33,9 @@ SWING_RAD: Final = 0.1
 """Amplitude of the joints in the step `hoist` [rad or m]."""
 SWING_HZ: Final = 0.5
 """Frequency of the joints in the step `hoist`."""
-STOPS: Final = Fault.ESTOP | Fault.DRIVE | Fault.PEER | Fault.SILENT | Fault.TORQUE | Fault.VOLTAGE | Fault.STALE
-"""Faults by which a pressed emergency stop may show: a machine may measure it, or only lose its supply."""
+STOPS: Final = Fault.ESTOP | Fault.DRIVE | Fault.VOLTAGE
+"""Faults by which a machine reports a pressed emergency stop: the switch, or motors without their supply. Silence is no
+report, because a lost connection is silent, too."""
 Course = Callable[[float, int], tuple[Array, Array]]
 """Returns offsets (a,) [rad or m] and velocities (a,) [rad/s or m/s] of `a` joints at a time [s]."""
 
@@ -169,7 +170,8 @@ def judge_estop(run: Run, system: System) -> list[Check]:
     # a run that ended in order also ends with a machine that no longer runs, which says nothing about the switch
     after = begun[0] + np.flatnonzero(mode[begun[0] :] != Mode.RUNNING) if begun.size and ended else np.zeros(0, int)
     return [
-        Check("ended by the emergency stop", float(bool(ended)), 1.0, 1.0, f"no fault of {', '.join(sorted(names))}"),
+        Check("ended by the emergency stop", float(bool(ended)), 1.0, 1.0,
+              f"the machine reported none of {', '.join(sorted(names))}; the run ended by {_fault(run) or 'no fault'}"),
         Check("machine runs on [ms]", 1e3 * float(t[after[0]] - t[begun[0]]) if after.size else np.nan, 0.0, 20.0,
               "the machine must brake, or be without power"),
     ]  # fmt: skip

@@ -13,7 +13,7 @@ from idcontrol import cli, robots
 from idcontrol.experiments import commission
 from idcontrol.experiments.commission import STEPS, judge_estop, judge_signs
 from idcontrol.loop.life import Phase
-from idcontrol.loop.safety import Fault, Mode
+from idcontrol.loop.safety import NAMES, Fault, Mode
 from idcontrol.scenes.hoist import Hoisted
 from idcontrol.types import State
 
@@ -109,6 +109,17 @@ def test_a_machine_that_runs_on_after_the_emergency_stop_is_not_accepted(ticks, 
     checks = judge_estop(run, None)
     assert [check.passed for check in checks] == [True, passed]
     run.metrics["fault"] = None
+    assert not any(check.passed for check in judge_estop(run, None))
+
+
+@pytest.mark.parametrize("fault", [Fault.SILENT, Fault.PEER, Fault.STALE, Fault.TORQUE])
+def test_a_lost_connection_is_no_pressed_emergency_stop(fault):
+    faults = np.where(np.arange(200) >= 100, int(fault), 0)
+    run = SimpleNamespace(
+        arrays={"faults": faults, "machine_mode": np.where(faults, Mode.DAMPED, Mode.RUNNING), "t": np.arange(200.0)},
+        config={"rate_hz": 1000.0},
+        metrics={"fault": NAMES[fault]},
+    )
     assert not any(check.passed for check in judge_estop(run, None))
 
 
