@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -68,10 +69,13 @@ def resolve(values: Mapping[str, float], joints: Sequence[str], where: str, *, d
 
 def keys(values: Mapping[str, Any], joint: str) -> list[str]:
     """Return the keys that apply to a joint: its name, or the most specific matching patterns."""
-    if joint in values:
-        return [joint]
-    matching = [key for key in values if fnmatchcase(joint, key)]
-    return [key for key in matching if not any(_narrower(other, key) for other in matching)]
+    return [joint] if joint in values else list(_narrowest(tuple(values), joint))
+
+
+@functools.lru_cache(maxsize=1 << 14)  # a humanoid's tables ask a thousand times for each system
+def _narrowest(patterns: tuple[str, ...], joint: str) -> tuple[str, ...]:
+    matching = [pattern for pattern in patterns if fnmatchcase(joint, pattern)]
+    return tuple(one for one in matching if not any(_narrower(other, one) for other in matching))
 
 
 def _narrower(one: str, other: str) -> bool:
