@@ -9,11 +9,7 @@ import signal
 from pathlib import Path
 
 import hypothesis
-import numba
-import numpy as np
 import pytest
-
-from tests import scenes
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -26,7 +22,10 @@ for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIG
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, handler)
 
-if numba.config.DISABLE_JIT:
+PYTHON_RUNS_KERNELS = os.environ.get("NUMBA_DISABLE_JIT", "0") != "0"
+if PYTHON_RUNS_KERNELS:
+    import numpy as np
+
     # compiled arithmetic does not warn of an overflow or a NaN, so the same lines in Python must not warn
     np.seterr(all="ignore")
 
@@ -86,7 +85,7 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if CONE.search(item.nodeid):
             item.add_marker(pytest.mark.interpreted)
-        if not numba.config.DISABLE_JIT and DEAR.search(item.nodeid):
+        if not PYTHON_RUNS_KERNELS and DEAR.search(item.nodeid):
             item.add_marker(pytest.mark.slow)
     _cover(item for item in items if item.get_closest_marker("covering") and not item.get_closest_marker("slow"))
     # two workers get a half each: one of them compiles what the other reads from the cache later, not at the same time
@@ -122,13 +121,22 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+# The process that distributes the tests runs none of them, so fixtures import what they need.
+
+
 @pytest.fixture(scope="session")
 def quadruped():
+    from tests import scenes
+
     return scenes.links()
 
 
 @pytest.fixture
 def standing(quadruped):
     """The quadruped at rest on its four feet; returns its velocity."""
+    import numpy as np
+
+    from tests import scenes
+
     quadruped.update(scenes.home(quadruped), np.zeros(quadruped.n_velocities))
     return np.zeros(quadruped.n_velocities)
