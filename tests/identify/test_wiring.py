@@ -22,7 +22,7 @@ ONLY = frozenset({"wiring"})
 def trot(tmp_path_factory: pytest.TempPathFactory):
     @functools.cache
     def log(name: str) -> Log:
-        run = idc.run("trot", robot=name, duration=1.0, out=tmp_path_factory.mktemp(name))
+        run = idc.run("trot", robot=name, duration=0.6, out=tmp_path_factory.mktemp(name))
         return log_of(run, robots.load(name))
 
     return log

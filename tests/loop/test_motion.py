@@ -119,6 +119,7 @@ def test_only_floating_robots_with_foot_spheres_are_judged():
     assert judged(None) is None
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("kind", ["torque", "impedance"])
 @pytest.mark.parametrize(("share", "least"), [(0.0, Policy().motion_share), (0.6, SHARE)])
 def test_a_weak_drive_is_noticed_before_its_torque_is_wrong_by_a_fifth(kind, share, least):
