@@ -21,9 +21,10 @@ median over a trot.
 
 All hooks act on functions of this package only, within `compiling`, while the compiling thread holds Numba's compiler
 lock. Only garbage collection is off in the whole process, while a function compiles. With ``IDCONTROL_PLAIN_NUMBA=1``
-there are no hooks, and everything runs on plain ``numba.njit(cache=True)``, with the same results to the bit. A version
-of Numba that is not in `TESTED` disables the hooks, too. Without hooks, Numba's own cache checks only the file of a
-function: after an edit of another file, remove the cache (`idcontrol doctor` prints its place).
+everything runs on plain ``numba.njit(cache=True)``, with the same results to the bit. Only `linked` remains, which uses
+Numba's interface for extensions: a trot whose kernels Numba copied was still compiling after 24 minutes. A version of
+Numba that is not in `TESTED` disables the other hooks, too. Then Numba's own cache checks only the file of a function:
+after an edit of another file, remove the cache (`idcontrol doctor` prints its place).
 """
 
 from __future__ import annotations

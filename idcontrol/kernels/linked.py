@@ -14,7 +14,8 @@ A `late` kernel is compiled when first called, not with its callers, which only 
 steps that most runs never take. A loop on the wall clock cannot wait for a kernel. So before its first tick it calls
 `compile_linked`, which reads the kernels' names from the machine code (`idcontrol.kernels.cache`).
 
-With `idcontrol.kernels.hooks.PLAIN` Numba copies linked kernels into their callers, except kernels called by address.
+With `idcontrol.kernels.hooks.PLAIN`, late kernels are compiled with their callers, since Numba's own cache does not tell
+which kernels its code calls.
 """
 
 from __future__ import annotations
@@ -64,16 +65,17 @@ def compile_linked() -> None:
 
 
 def _link(kernel: Any, returned: Callable[..., Any] | None) -> Any:
-    if PLAIN or config.DISABLE_JIT:
+    if config.DISABLE_JIT:
         return kernel
     link = _Linked(kernel)
+    declared = None if PLAIN else returned
 
     @type_callable(link)
     def typed(_: Any) -> Callable[..., Any]:
         @functools.wraps(kernel.py_func)  # Numba reads the names of arguments
         def signature(*arguments: Any) -> Any:
             kinds = tuple(types.unliteral(kind) for kind in arguments)
-            result = returned(*kinds) if returned else _compiled(kernel, kinds).signature.return_type
+            result = declared(*kinds) if declared else _compiled(kernel, kinds).signature.return_type
             return result(*kinds)
 
         return signature
