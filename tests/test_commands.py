@@ -68,7 +68,7 @@ def scripts() -> dict[str, Script]:
 
 
 SCRIPTS = scripts()
-FAST = ("README.md", "tutorials/trot.md", "tutorials/robot.md")
+FAST = ("README.md", "tutorials/robot.md")
 
 
 def is_heavy(line: str) -> bool:

@@ -67,7 +67,7 @@ def test_torque_constants_of_an_arm_are_recovered_if_its_links_are_known(
 def legged() -> tuple[Truth, Log]:
     robot = robots.load("go1")
     truth = synthetic.planted(robot, np.random.default_rng(1), bodies=0.25, armature=0.01)
-    return truth, log_from("go1", synthetic.legged_log(robot, truth, 3.0), robot)
+    return truth, log_from("go1", synthetic.legged_log(robot, truth, 1.5), robot)
 
 
 @pytest.mark.parametrize("measured", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["measured", "weighed"])
