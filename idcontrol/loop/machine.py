@@ -2,10 +2,10 @@
 
 The machine is held still (a robot on its stand, its brakes closed) until the loop runs for the first time. It applies
 the newest command until a newer command comes, and sends its state in every tick. If the loop is silent, the last
-command applies for the tolerated time; then the machine brakes until its joints rest (`WATCHDOG`). Simulated time
-stands still while the process is not running, so CPU time taken by other processes does not disturb the controller. The
-machine stops at once if the plant leaves the bounds of `Format.state_range`, e.g. under an unstable controller: braking
-would not help.
+command applies for the tolerated time; then the machine brakes until its joints rest (`WATCHDOG`), and its torques
+change at most at `Limits.torque_rate`. Simulated time stands still while the process is not running, so CPU time taken
+by other processes does not disturb the controller. The machine stops at once if the plant leaves the bounds of
+`Format.state_range`, e.g. under an unstable controller: braking would not help.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Machine:
 
     def _moved(self, command: Array | None) -> _Motion:
         """Return the motion after one period; the last motion if the machine is held or has left all bounds."""
-        mode, limits, before = self.safety.mode, self._limits, self._motion.state
+        mode, limits, before, last = self.safety.mode, self._limits, self._motion.state, self._motion.tau
         if self._lost or (mode in NOT_BEGUN and not self._begun):
             return self._motion
         applied: Array | None = None
@@ -166,7 +166,8 @@ class Machine:
                 errors = self._system.position_errors(rows[1], q)
                 applied, tau = rows, drive_torque(rows, errors, v, limits.torque)
         elif mode is not Mode.STOPPED:
-            tau = brake(self._system, limits, before, self._dt)
+            step = limits.torque_rate * self._dt
+            tau = brake(self._system, limits, before, self._dt).clip(last - step, last + step)
         else:
             tau = np.zeros_like(limits.torque)
         try:

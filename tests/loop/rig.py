@@ -73,14 +73,19 @@ def limits() -> Limits:
     )
 
 
-def missed_brake(q, v, tau) -> float:
+def missed_brake(q, v, tau, last=None) -> float:
     """Return the largest difference between an arm's torques and ``-D q̇⁺`` of the resulting velocities [N m].
 
     The torques `tau`, shape (n, 2), each begin at the state `q`, `v`, shape (n, 2). The brake neglects gravity. A
-    torque at its limit must only oppose the motion.
+    torque at its limit must only oppose the motion. With the torque `last` before them, shape (2,), torques may change
+    at most at their rate, and are not judged at that rate.
     """
     system, bounds, missed = arm(), limits(), []
     for q_before, v_before, applied in zip(q, v, tau, strict=True):
+        change, last = 0.0 if last is None else np.abs(applied - last), None if last is None else applied
+        assert (change <= RATE * H + 1e-9).all()  # rounding of the product
+        if (change >= RATE * H - 1e-9).any():
+            continue
         full = np.abs(applied) == bounds.torque
         if full.any():
             assert (applied * v_before <= 0.0)[full].all()

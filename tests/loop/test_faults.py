@@ -99,7 +99,7 @@ def brake_missed_by(rig) -> float:
     rows, modes = rig.machine_rows, [int(row["mode"]) for row in rig.machine_rows]
     first, end = modes.index(Mode.DAMPED), modes.index(Mode.STOPPED)
     q, v = (np.array([row[name] for row in rows[first - 1 : end - 1]]) for name in ("q", "v"))
-    return missed_brake(q, v, np.array([row["tau"] for row in rows[first:end]]))
+    return missed_brake(q, v, np.array([row["tau"] for row in rows[first:end]]), rows[first - 1]["tau"])
 
 
 def brake_missed_by_loop(rig) -> float:

@@ -95,7 +95,7 @@ def test_in_a_silence_drives_hold_the_last_command_then_brake():
     braking = [k for k, row in enumerate(rows) if int(row["mode"]) == Mode.DAMPED]
     assert braking[0] == silent[-1] + 1
     states = [(rows[k - 1]["q"], rows[k - 1]["v"], rows[k]["tau"]) for k in braking]
-    assert missed_brake(*(np.array(part) for part in zip(*states, strict=True))) < 1e-9
+    assert missed_brake(*(np.array(part) for part in zip(*states, strict=True)), rows[silent[-1]]["tau"]) < 1e-9
 
 
 @pytest.mark.parametrize("mode", [Mode.IDLE, Mode.READY, Mode.DAMPED, Mode.STOPPED])
