@@ -23,18 +23,24 @@ from idcontrol.types import Array
 TIED: Final = 0.2
 """Largest torque of a drive's stiffness or damping due to targets away from the reference, as a share of the torque
 limit."""
+EXCESS: Final = 5.0
+"""A commanded torque beyond this multiple of the motor's full torque is a fault: no right controller computes it."""
+USABLE, BAD, HUGE = 0, 1, 2
+"""Verdicts of `take`."""
 
 
 class Asked(NamedTuple):
     """The arrays into which `take` writes a command, and the joints that it compares with their reference.
 
     Attributes:
+        most: Largest usable torque, shape (a,) [N m].
         wanted: Out: commanded torques, shape (a,) [N m].
         held: Out: commanded rows q, v, kp, kd of the drives, shape (4, a); zero if the command has only torques.
         q_des: Reference positions of the joints, shape (a,) [rad or m].
         joints: Positions of the joints.
     """
 
+    most: Array
     wanted: Array
     held: Array
     q_des: Array
@@ -49,24 +55,27 @@ def away(joints: Joints, j: int, target: float) -> float:  # pragma: no cover - 
 
 
 @njit(cache=True)
-def take(bound: Bound, command: Array) -> tuple[bool, float]:  # pragma: no cover - compiled
-    """Adopt a command if it is finite: torques (a,), or rows tau, q, v, kp, kd for the drives (5 a,).
+def take(bound: Bound, command: Array) -> tuple[int, float]:  # pragma: no cover - compiled
+    """Adopt a command if it is usable: torques (a,), or rows tau, q, v, kp, kd for the drives (5 a,).
 
     Returns:
-        True and the largest distance of a joint from its reference [rad or m], for a continuous joint the shorter way;
-        False and 0 if the command is not finite.
+        `USABLE` and the largest distance of a joint from its reference [rad or m], for a continuous joint the shorter
+        way; `BAD` and 0 if the command is not finite, `HUGE` and 0 if a torque is larger than `Asked.most`.
     """
     asked: Asked = bound.borrowed
     for x in command:
         if not np.isfinite(x):
-            return False, 0.0
+            return BAD, 0.0
     a, most = asked.wanted.shape[0], 0.0
+    for j in range(a):
+        if abs(command[j]) > asked.most[j]:
+            return HUGE, 0.0
     for j in range(a):
         most = max(most, abs(away(asked.joints, j, asked.q_des[j])))
         asked.wanted[j] = command[j]
         for row in range(4):
             asked.held[row, j] = command[(1 + row) * a + j] if command.shape[0] > a else 0.0
-    return True, most
+    return USABLE, most
 
 
 class Gate(NamedTuple):
@@ -213,7 +222,8 @@ class Setpoints:
         self._desired, self._v = (of["q_des"], of["v_des"]), np.full(a, np.nan)
         self._limits, self._share, self._tied = limits.gate, 1.0, False
         self._admitted = limits.gate.copy()
-        self._asked = bind(Asked(self.wanted, self.held, of["q_des"], joints))
+        most = EXCESS / limits.power * limits.torque
+        self._asked = bind(Asked(most, self.wanted, self.held, of["q_des"], joints))
         self._take = entry(take, self._asked, self.tau)
         self._gate = bind(
             Gate(self._admitted, joints, self.wanted, self.held, *self._desired, self._v, self.tau, self.sent)
@@ -221,17 +231,17 @@ class Setpoints:
         self._admit = entry(let_through, self._gate, False, False, 0.0, 0.0)
 
     def take(self, command: Array, tracking: float, *, tied: bool = False) -> Fault:
-        """Adopt a command, torques (a,) or rows for the drives (5, a), if it is finite; return the fault.
+        """Adopt a command, torques (a,) or rows for the drives (5, a), if it is usable; return the fault.
 
         If `tied`, its torques alone suffice for the reference, and its targets must be near the reference (`tie`).
 
-        The fault is `NOT_FINITE` if the command is not finite, `ASTRAY` if a joint is further than `tracking` [rad]
-        from its reference, and otherwise `NONE`.
+        The fault is `NOT_FINITE` if the command is not finite, `EXCESS` if a torque is beyond any reason (`EXCESS`),
+        `ASTRAY` if a joint is further than `tracking` [rad] from its reference, and otherwise `NONE`.
         """
         self._tied = tied
-        finite, off = self._take(self._asked, command.ravel())
-        if not finite:
-            return Fault.NOT_FINITE
+        verdict, off = self._take(self._asked, command.ravel())
+        if verdict != USABLE:
+            return Fault.NOT_FINITE if verdict == BAD else Fault.EXCESS
         return Fault.ASTRAY if off > tracking else Fault.NONE
 
     def follow(self, rows: Array, tracking: float) -> Fault:

@@ -148,6 +148,8 @@ class Fault(enum.IntFlag):
     the weight (`idcontrol.loop.load`)."""
     MOTION = 8388608
     """The motion contradicts the torque of one joint: its drive or its encoder is faulty (`idcontrol.loop.motion`)."""
+    EXCESS = 16777216
+    """A commanded torque is many times beyond its limit (`idcontrol.loop.gate.EXCESS`); it is not sent."""
 
 
 NAMES: Mapping[Fault, str] = MappingProxyType({fault: str(fault.name).lower() for fault in Fault})
@@ -178,6 +180,7 @@ MEANINGS: Mapping[Fault, str] = MappingProxyType(
         Fault.TORQUE: "a drive did not apply the torque that was sent",
         Fault.LOAD: "a force that no contact explains acted on the base",
         Fault.MOTION: "the motion contradicted the torque of a joint: its drive or encoder is faulty",
+        Fault.EXCESS: "a commanded torque was many times beyond its limit",
     }
 )
 """The faults in words, for reports."""
@@ -239,6 +242,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         torque: Rule for `Fault.TORQUE`; tolerated ticks are noted as an event in the record.
         load: Rule for `Fault.LOAD`, by default an event in the record.
         motion: Rule for `Fault.MOTION`.
+        excess: Rule for `Fault.EXCESS`.
         start_s: Time limit for the other side to become ready; after that the loop ends without any torque.
         late_s: Age of the newest datagram above which the other side counts as silent; null means 20 periods, and at
             least 20 ms (`patience`).
@@ -297,6 +301,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     torque: Rule = Rule(tolerate=20)
     load: Rule = Rule(then="hold")
     motion: Rule = Rule(tolerate=5)
+    excess: Rule = Rule(tolerate=5)
     start_s: Duration = 5.0
     late_s: Duration | None = None
     hang_s: Duration = 0.1

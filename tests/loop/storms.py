@@ -353,7 +353,7 @@ KINDS: dict[Callable, Fault] = {
     drives_weaken: Fault.TORQUE | Fault.MOTION,
     controller_raises: Fault.RAISED,
     controller_is_nan: Fault.NOT_FINITE,
-    controller_is_wild: Fault.CUT,
+    controller_is_wild: Fault.CUT | Fault.EXCESS,
     gains_are_wild: Fault.CUT,
     controller_fails: Fault.FAILED,
     controller_is_slow: Fault.OVERRUN,

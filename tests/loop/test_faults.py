@@ -244,6 +244,7 @@ WRONGS = {
     ),
     "NaN": (lambda c: Command(tau=np.array([np.nan, 1.0])), Fault.NOT_FINITE, "", 5),
     "infinity": (lambda c: Command(tau=np.array([np.inf, 1.0])), Fault.NOT_FINITE, "", 5),
+    "far beyond the limits": (lambda c: Command(tau=np.array([5.01 * TORQUE[0], 0.0])), Fault.EXCESS, "", 5),
     "falls back": (lambda c: Command(tau=c.tau, status=Status.FALLBACK), Fault.FALLBACK, "", 20),
     "fails": (lambda c: Command(tau=np.zeros(2), status=Status.FAILED), Fault.FAILED, "", 5),
 }  # fmt: skip
@@ -257,7 +258,7 @@ def test_a_controller_that_goes_wrong_is_tolerated_for_a_while_then_braked(runs,
     assert rig.faults() == fault
     assert rig.ticks(Mode.RUNNING) == 199 + tolerated
     assert words in rig.loop.counts.error
-    if fault in (Fault.NOT_FINITE, Fault.FAILED):  # meanwhile the last torque holds
+    if fault in (Fault.NOT_FINITE, Fault.FAILED, Fault.EXCESS):  # meanwhile the last torque holds
         held = [row["tau"] for row in running(rig) if int(row["faults"])]
         assert len(held) == tolerated
         assert len({tuple(tau) for tau in held}) == 1
