@@ -209,6 +209,7 @@ class _Work:
             wire=self.wire,
             limits=session.limits,
             sense=self._sense(),
+            base_sent=self.settings.sensing.base == "plant" and self.settings.estimator is None,
             stance=sensing.stance(self.settings.sensing, self._feet),
             translation=self._translation(),
             feet=motion.judged(session.setup().contacts),

@@ -10,7 +10,20 @@ from msgspec import structs
 from idcontrol.kernels.bound import bind, entry
 from idcontrol.loop.clock import NS
 from idcontrol.loop.motion import MotionJudge
-from idcontrol.loop.plausible import UNUSED, Bearable, Drives, Inertial, Joints, Judge, Trust, judge, nothing, see, tilt
+from idcontrol.loop.plausible import (
+    UNUSED,
+    Bearable,
+    Carried,
+    Drives,
+    Inertial,
+    Joints,
+    Judge,
+    Trust,
+    judge,
+    nothing,
+    see,
+    tilt,
+)
 from idcontrol.loop.safety import Fault, Policy
 from idcontrol.loop.session import Parts, Sense, Steered
 from idcontrol.loop.telemetry import Telemetry
@@ -61,11 +74,17 @@ class Observer:
             q=np.zeros(a),
             v=np.zeros(a),
         )
-        self._heard = nothing(a)
+        placed = system.floats and parts.base_sent
+        places = a + 3 * placed
+        circle = np.zeros(places, dtype=np.bool_)
+        circle[:a] = system.joint_circle
+        self._heard = nothing(places)
         self._judge = bind(
             Judge(
                 floats=system.floats,
+                placed=placed,
                 joints=self.joints,
+                circle=circle,
                 heard=self._heard,
                 trust=Trust(policy.jump, policy.rest_speed, policy.frozen_s, policy.frozen),
                 drives=Drives(
@@ -75,12 +94,14 @@ class Observer:
                     policy.torque_share * parts.limits.torque,
                     *np.zeros((5, a)),
                 ),
-                inertial=Inertial(np.zeros(1), np.zeros(1), np.zeros(a)),
+                inertial=Inertial(np.zeros(1), np.zeros(1), np.zeros(places)),
+                carried=Carried(*np.zeros((3, 3))),
                 bearable=Bearable(policy.hot_c or parts.limits.hot_c, *(policy.voltage_v or parts.limits.voltage_v)),
                 tilt_rad=policy.tilt_rad,
                 values=said,
                 q=of["q"],
                 v=of["v"],
+                specific=of["accelerometer"],
                 health=parts.wire.health(said),
             )
         )

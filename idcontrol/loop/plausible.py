@@ -15,6 +15,7 @@ from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign
 from idcontrol.loop.safety import Fault
 from idcontrol.loop.wire import Health
+from idcontrol.sensing.legs import GRAVITY
 from idcontrol.types import Array, Booleans, Integers
 
 SETTLE_S: Final = 0.02
@@ -26,35 +27,50 @@ LAG_S: Final = 0.01
 """Largest lag of velocities that drives filter [s]. The integral of such a velocity lags behind the position by this
 time multiplied by the change of the velocity."""
 
+GAP_S: Final = 0.004
+"""Longest time between two states whose differences add up [s]: in a longer time a joint may stop and move on, which
+the two velocities do not show."""
+SWIFTEST: Final = 2000.0
+"""Largest acceleration of a joint between two states [rad/s² or m/s²]; feet that land hard stop their joints within
+milliseconds."""
+FINER: Final = 2.0
+"""Factor on position and linear velocity of the base, to which the limits of joints then apply."""
+LURCH: Final = 0.15
+"""Largest change of the base's velocity beyond the integral of its accelerometer's reading [m/s]; errors of tilt and
+accelerometer of 0.01 rad and 0.2 m/s² give 0.06."""
+
 
 class Heard(NamedTuple):
-    """The last plausible state of the joints and the base's orientation, overwritten by each plausible state.
+    """The last plausible state of the joints and the base, overwritten by each plausible state.
 
-    The coordinates are the joints, followed by the base's rotation about its three axes.
+    The coordinates are the places, followed by the base's rotation about its three axes. The places are the positions
+    of the joints and, of a floating robot, the position of the base in the world times `FINER`.
     """
 
     t: Array
     """Time of the state, shape (1,) [s]; NaN before the first message."""
+    judged: Array
+    """Time of the last state, plausible or not, shape (1,) [s]."""
     q: Array
-    """Positions of the joints, shape (a,) [rad or m]."""
+    """Places, shape (n,) [rad or m]."""
     turned: Array
     """Orientation of the base as a quaternion (x, y, z, w), shape (4,)."""
     v: Array
-    """Velocities of the coordinates, shape (a + 3,) [rad/s or m/s]."""
+    """Velocities of the coordinates, shape (n + 3,) [rad/s or m/s]."""
     off: Array
-    """Motion of each coordinate beyond the integral of its velocity, shape (a + 3,) [rad or m]."""
+    """Motion of each coordinate beyond the integral of its velocity, shape (n + 3,) [rad or m]."""
     still: Array
-    """Time for which each coordinate has been bitwise constant despite its velocity, shape (a + 3,) [s]."""
+    """Time for which each coordinate has been bitwise constant despite its velocity, shape (n + 3,) [s]."""
     way: Array
-    """Integral of the velocity over that time, shape (a + 3,) [rad or m]."""
+    """Integral of the velocity over that time, shape (n + 3,) [rad or m]."""
     moving: Array
-    """Velocity before that time, shape (a + 3,) [rad/s or m/s]."""
+    """Velocity before that time, shape (n + 3,) [rad/s or m/s]."""
     swung: Array
-    """Change of each velocity, shape (a + 3,) [rad/s or m/s]; it decays as `off` does."""
+    """Change of each velocity, shape (n + 3,) [rad/s or m/s]; it decays as `off` does."""
 
 
 class Trust(NamedTuple):
-    """Limits within which encoders and the orientation are trusted."""
+    """Limits within which encoders and the pose of the base are trusted."""
 
     jump: float
     """Largest motion of a coordinate beyond the integral of its constant velocity [rad or m]."""
@@ -66,9 +82,9 @@ class Trust(NamedTuple):
     """Integral of the velocity above which the coordinate must have changed [rad or m]."""
 
 
-def nothing(joints: int) -> Heard:
-    """Return a `Heard` for `joints` joints before their first state."""
-    return Heard(np.full(1, np.nan), np.zeros(joints), np.zeros(4), *np.zeros((6, joints + 3)))
+def nothing(places: int) -> Heard:
+    """Return a `Heard` for so many places before their first state."""
+    return Heard(np.full(1, np.nan), np.zeros(1), np.zeros(places), np.zeros(4), *np.zeros((6, places + 3)))
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -84,9 +100,9 @@ def widen(low: Array, high: Array, j: int, value: float, after: float) -> None: 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def travel(heard: Heard, circle: Booleans, q: Array, turned: Array) -> Array:  # pragma: no cover - compiled
-    """Return the motion of the joints and the base's rotation since the last plausible state, (a + 3,) [rad or m].
+    """Return the motion of the coordinates since the last plausible state, shape (n + 3,) [rad or m].
 
-    Joints marked in `circle` take the shorter way. The rotation is small, so it is approximated as twice the vector
+    Places marked in `circle` take the shorter way. The rotation is small, so it is approximated as twice the vector
     part of the relative quaternion.
     """
     a = q.shape[0]
@@ -136,31 +152,34 @@ def believable(
 
     A coordinate must not stand still despite its velocity (`frozen`). Its motion may differ from the integral of its
     velocity by `Trust.jump`, and by `LAG_S` times the change of the velocity in recent plausible states; differences
-    add up over several states, and decay over `FORGOTTEN_S`. The limit grows with the
-    time between two states, because the velocity may change in between. It does not grow with the velocity of this
-    state: a wrong velocity is as implausible as a wrong position. An implausible state is not stored, so a single wrong
-    state does no harm, and an offset stays implausible until the limit has grown to it. The first state is plausible.
-    So is the first state after the machine's time went back, which is a separate fault.
+    add up over states at most `GAP_S` apart, and decay over `FORGOTTEN_S`. The limit grows with the time since the
+    last plausible state, and with the square of the time since any state (`SWIFTEST`), because the velocity may change
+    in between. It does not grow with the velocity of this state: a wrong velocity is as implausible as a wrong
+    position. An implausible state is not stored, so a single wrong state does no harm, and an offset stays implausible
+    until the limit has grown to it. The first state is plausible. So is the first state after the machine's time went
+    back, which is a separate fault.
 
     Args:
         heard: The last plausible state.
         trust: Limits.
-        circle: True for continuous joints, whose positions are in (-π, π], shape (a,).
+        circle: True for continuous joints, whose positions are in (-π, π], shape (n,).
         t: Time [s].
-        q: Positions of the joints, shape (a,).
-        v: Velocities of the coordinates, shape (a + 3,).
+        q: Places, shape (n,).
+        v: Velocities of the coordinates, shape (n + 3,).
         turned: Orientation of the base, as a quaternion (x, y, z, w) of either sign, shape (4,).
     """
-    after, believed = t - heard.t[0], True
+    after, gap, believed = t - heard.t[0], t - heard.judged[0], True
+    heard.judged[0] = t
     off, swung = np.zeros(v.shape[0]), np.zeros(v.shape[0])
     if after >= 0.0:
-        moved, passed = travel(heard, circle, q, turned), after / SETTLE_S
+        moved = travel(heard, circle, q, turned)
+        limit = trust.jump * (1.0 + after / SETTLE_S) + 0.5 * SWIFTEST * gap**2
         for i in range(v.shape[0]):
-            kept = 1.0 / (1.0 + after / FORGOTTEN_S)
+            kept = 1.0 / (1.0 + after / FORGOTTEN_S) if gap <= GAP_S else 0.0
             off[i] = kept * heard.off[i] + moved[i] - 0.5 * (v[i] + heard.v[i]) * after
             swung[i] = kept * heard.swung[i] + v[i] - heard.v[i]
             stands = frozen(heard, trust, i, moved[i], v[i], after)
-            most = trust.jump * (1.0 + passed) + LAG_S * abs(heard.swung[i])
+            most = limit + LAG_S * abs(heard.swung[i])
             believed = believed and abs(off[i]) <= most and not stands
     else:
         heard.still[:] = heard.way[:] = 0.0
@@ -177,7 +196,7 @@ def believable(
 
 @njit(cache=True, inner=True)
 def farthest(q: Array, other: Array) -> float:  # pragma: no cover - compiled
-    """Return the largest absolute difference between entries of two vectors, shape (a,) each."""
+    """Return the largest absolute difference between entries of two vectors, shape (n,) each."""
     most = 0.0
     for i in range(q.shape[0]):
         most = max(most, abs(q[i] - other[i]))
@@ -200,7 +219,7 @@ class Drives(NamedTuple):
 
     Attributes:
         sent: Torques that were sent last [N m].
-        applied: Torques that the drives report [N m].
+        applied: Torques that the drives report [N m]; NaN is not judged.
         reference: Reference positions of the joints [rad or m]; NaN if there are none.
         most: Largest allowed distance of an applied torque from the range of recently sent torques [N m].
         low: Lower end of the range of recently sent torques [N m].
@@ -232,7 +251,7 @@ def obeys(drives: Drives, after: float) -> bool:  # pragma: no cover - compiled
     for j in range(drives.sent.shape[0]):
         widen(drives.low, drives.high, j, drives.sent[j], after)
         off = max(drives.low[j] - drives.applied[j], drives.applied[j] - drives.high[j])
-        obey = obey and off <= drives.most[j]
+        obey = obey and not off > drives.most[j]
     return obey
 
 
@@ -241,18 +260,19 @@ def moves(heard: Heard, drives: Drives, trust: Trust, q: Array, v: Array, after:
     """True unless a joint's reading stays bitwise constant although its torque and its reference have changed.
 
     A fine encoder never reads the same position and velocity of a moving joint twice. Readings may repeat at a joint
-    at rest or with a coarse encoder, but not while torque and reference drive the joint elsewhere.
+    at rest or with a coarse encoder, but not while torque and reference drive the joint elsewhere: the reference has
+    moved by more than `Trust.way`, and the product of both changes is more than half of ``way * Drives.most``.
     """
     moving = True
-    for j in range(q.shape[0]):
+    for j in range(drives.sent.shape[0]):
         if after >= 0.0 and q[j] == heard.q[j] and v[j] == heard.v[j]:
             drives.still[j] += after
         else:
             drives.still[j], drives.sent_before[j] = 0.0, drives.sent[j]
             drives.reference_before[j] = drives.reference[j]
-        driven = abs(drives.sent[j] - drives.sent_before[j]) > drives.most[j]
-        driven = driven and abs(drives.reference[j] - drives.reference_before[j]) > trust.way
-        moving = moving and not (driven and drives.still[j] > trust.still)
+        ahead = abs(drives.reference[j] - drives.reference_before[j])
+        driven = 2.0 * ahead * abs(drives.sent[j] - drives.sent_before[j]) > trust.way * drives.most[j]
+        moving = moving and not (driven and ahead > trust.way and drives.still[j] > trust.still)
     return moving
 
 
@@ -262,7 +282,7 @@ class Inertial(NamedTuple):
     Attributes:
         still: Time since the readings last changed, shape (1,) [s].
         turned: 1 once an angular velocity was not zero, shape (1,).
-        q_before: Positions of the joints when the readings last changed, shape (a,) [rad or m].
+        q_before: Places when the readings last changed, shape (n,) [rad or m].
     """
 
     still: Array
@@ -274,7 +294,7 @@ class Inertial(NamedTuple):
 def senses(
     heard: Heard, inertial: Inertial, trust: Trust, q: Array, v: Array, turned: Array, after: float
 ) -> bool:  # pragma: no cover - compiled
-    """True unless orientation and angular velocity of the base stay bitwise constant although a joint moves.
+    """True unless orientation and angular velocity of the base stay bitwise constant although a place changes.
 
     A working sensor may repeat its readings for a few states, between two measurements. As long as all angular
     velocities are exactly zero, the result is True: a simulated base may rest while joints move. Arguments have the
@@ -295,6 +315,64 @@ def senses(
     return not (
         inertial.turned[0] > 0.0 and inertial.still[0] > trust.still and farthest(q, inertial.q_before) > trust.way
     )
+
+
+class Carried(NamedTuple):
+    """Velocity and accelerometer of the base in the last state.
+
+    Attributes:
+        v: Velocity, axes of the world, shape (3,) [m/s].
+        specific: Reading of the accelerometer, axes of the base, shape (3,) [m/s²].
+        off: Change of the velocity beyond the integral of the reading, shape (3,) [m/s]; it decays over `FORGOTTEN_S`.
+    """
+
+    v: Array
+    specific: Array
+    off: Array
+
+
+@njit(cache=True, inner=True)
+def to_world(quaternion: Array, v: Array, out: Array) -> None:  # pragma: no cover - compiled
+    """Write the first three entries of `v`, in the base's axes, in the world's axes into `out`.
+
+    The quaternion x, y, z, w of the base has unit norm, shape (4,).
+    """
+    turned = np.empty(3)
+    for i in range(3):  # v + w t + x × t, t = 2 x × v
+        j, k = (i + 1) % 3, (i + 2) % 3
+        turned[i] = 2.0 * (quaternion[j] * v[k] - quaternion[k] * v[j])
+    for i in range(3):
+        j, k = (i + 1) % 3, (i + 2) % 3
+        out[i] = v[i] + quaternion[3] * turned[i] + quaternion[j] * turned[k] - quaternion[k] * turned[j]
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def accelerates(carried: Carried, turned: Array, v: Array, specific: Array, after: float) -> bool:  # pragma: no cover
+    """True unless the base's velocity changes otherwise than its accelerometer reads, by more than `LURCH`.
+
+    The comparison begins anew if states are more than `GAP_S` apart, or if the accelerometer repeats its reading: a
+    slow sensor misses impacts, and a constant value is no measurement.
+
+    Args:
+        carried: The last state; overwritten.
+        turned: Orientation of the base, as a quaternion (x, y, z, w), shape (4,).
+        v: Velocity of the base, axes of the base, first three entries [m/s].
+        specific: Reading of the accelerometer, shape (3,) [m/s²]; NaN without one.
+        after: Time since the last state [s]; NaN to begin anew.
+    """
+    velocity, pull, same, agrees = np.empty(3), np.empty(3), True, True
+    to_world(turned, v, velocity)
+    to_world(turned, specific, pull)
+    for i in range(3):
+        same = same and specific[i] == carried.specific[i]
+    continues = 0.0 < after <= GAP_S and not same
+    for i in range(3):
+        change = velocity[i] - carried.v[i] - (pull[i] + GRAVITY[i]) * after
+        off = carried.off[i] / (1.0 + after / FORGOTTEN_S) + change
+        carried.off[i] = off if continues and np.isfinite(off) else 0.0
+        agrees = agrees and abs(carried.off[i]) <= LURCH
+        carried.v[i], carried.specific[i] = velocity[i], specific[i]
+    return agrees
 
 
 class Bearable(NamedTuple):
@@ -382,30 +460,38 @@ class Judge(NamedTuple):
 
     Attributes:
         floats: True if a configuration begins with a position and a quaternion.
+        placed: True if position and linear velocity of the base are used; otherwise they are not judged.
         joints: The joints of the last state that was used.
-        heard: The last plausible state of the joints and the base's orientation.
+        circle: True for places that are continuous joints, shape (n,).
+        heard: The last plausible state of the joints and the base.
         trust: Limits within which encoders and the orientation are trusted.
         drives: Sent and applied torques.
         inertial: Time for which readings of the inertial sensor have been constant.
+        carried: Velocity and accelerometer of the base in the last state.
         bearable: Limits of drives and supply.
         tilt_rad: Largest angle of the base from upright [rad].
         values: All values of the last state, usable or not.
         q: View of the configuration in `values`, shape (nq,).
         v: View of the velocity in `values`, shape (nv,).
+        specific: View of the accelerometer in `values`, shape (3,).
         health: View of drives and supply in `values`.
     """
 
     floats: bool
+    placed: bool
     joints: Joints
+    circle: Booleans
     heard: Heard
     trust: Trust
     drives: Drives
     inertial: Inertial
+    carried: Carried
     bearable: Bearable
     tilt_rad: float
     values: Array
     q: Array
     v: Array
+    specific: Array
     health: Health
 
 
@@ -426,19 +512,26 @@ def judge(bound: Bound, values: Array, t: float, fresh: bool) -> int:  # pragma:
         return faults | QUATERNION
     if fresh:
         by.heard.t[0] = np.nan
-    a = by.joints.q.shape[0]
-    q, v, turned = np.empty(a), np.zeros(a + 3), np.zeros(4)
+    a, n = by.joints.q.shape[0], by.circle.shape[0]
+    q, v, turned = np.zeros(n), np.zeros(n + 3), np.zeros(4)
     for j in range(a):
         q[j], v[j] = joint_angle(by.joints, j, by.q), by.v[by.joints.at_v[j]]
     if by.floats:
         assign(turned, by.q[3:7])
-        assign(v[a:], by.v[3:6])
+        assign(v[n:], by.v[3:6])
+    if by.placed:
+        to_world(turned, by.v, v[a:])
+        for i in range(3):
+            q[a + i], v[a + i] = FINER * by.q[i], FINER * v[a + i]
     after = t - by.heard.t[0]
     if not obeys(by.drives, after):
         faults |= TORQUE
     moving = moves(by.heard, by.drives, by.trust, q, v, after)
+    if by.placed:
+        gap = np.nan if fresh else t - by.heard.judged[0]
+        moving = accelerates(by.carried, turned, by.v, by.specific, gap) and moving
     moving = senses(by.heard, by.inertial, by.trust, q, v, turned, after) and moving
-    if not believable(by.heard, by.trust, by.joints.circle, t, q, v, turned) or not moving:
+    if not believable(by.heard, by.trust, by.circle, t, q, v, turned) or not moving:
         return faults | ENCODER
     see(by.joints, by.q, by.v)
     if by.floats and tilt(by.q[3:7]) > by.tilt_rad:

@@ -101,8 +101,9 @@ class ControlLoop:
         """
         self._parts, self._clock, self._policy, self._attended = parts, clock, policy, attended
         self._timing = Timing(period, duration, policy.late_ns(period / NS))
-        # only estimators read the accelerometer
-        self.endpoint = Endpoint.of_loop(link, parts.wire, numbers, ("accelerometer",) if parts.sense is None else ())
+        # only estimators read accelerometer and applied torques
+        unread = ("accelerometer", "tau_applied") if parts.sense is None else ()
+        self.endpoint = Endpoint.of_loop(link, parts.wire, numbers, unread)
         self.safety, self.counts, self._progress = Safety(), Counts(), Progress()
         self._cut_since: list[int | None] = [None, None]  # the gate has cut in every tick since; by `UNABLE`
         self._telemetry = Telemetry(parts.wire, parts.notes, clock.utc_ns)

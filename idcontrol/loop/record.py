@@ -325,7 +325,7 @@ class Scribe:
         causes = [MEANINGS[fault] + self._culprit(fault, recorded) for fault in faults]
         if not len(compute_us):
             causes[0] = f"the loop did not start: {causes[0]}"
-        if Fault.SILENT in faults and dropped.max() >= PATIENCE:
+        if Fault.SILENT in faults and dropped.max() >= PATIENCE // 2:  # a silence of `PATIENCE` periods
             causes.append(f"{dropped.max():g} of its datagrams were dropped: {DROPPED[Drop(int(dropped.argmax()))]}")
         if Fault.PEER in faults:
             causes += [f"at the machine, {MEANINGS[fault]}" for fault in Fault(self._machine_ended_by)]

@@ -116,8 +116,8 @@ class Fault(enum.IntFlag):
     RECORDER = 512
     """The recorder has ended (its disk is full, or it was killed), or it lags by the whole length of its ring."""
     ENCODER = 1024
-    """Position and velocity of a joint, or orientation and angular velocity of the base, contradict each other, or a
-    joint or the base stands still although joints are driven (`idcontrol.loop.plausible`); the state is not used."""
+    """Position and velocity of a joint or of the base contradict each other, or a joint or the base stands still
+    although joints are driven (`idcontrol.loop.plausible`); the state is not used."""
     TIPPED = 2048
     """The base leans by more than `Policy.tilt_rad`; if torques do not flow yet, the start is refused."""
     ASTRAY = 4096
@@ -166,7 +166,7 @@ MEANINGS: Mapping[Fault, str] = MappingProxyType(
         Fault.PEER: "the machine braked or stopped by itself",
         Fault.FAILED: "the controller could not use its input",
         Fault.RECORDER: "the recorder has ended or cannot keep up",
-        Fault.ENCODER: "readings of a joint, or of the base's orientation, contradict each other or stand still",
+        Fault.ENCODER: "readings of a joint, or of the base, contradict each other or stand still",
         Fault.TIPPED: "the base leaned too far",
         Fault.ASTRAY: "a joint was too far from its reference",
         Fault.DRIVE: "a drive reported an error",
@@ -255,10 +255,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             `rest_speed` within this time.
         damp_s: Braking time after which the machine counts as at rest even if joints move: the legs of a lying machine
             may continue to sink for a long time.
-        jump: Largest motion of a joint or of the base's orientation beyond the integral of its velocity [rad or m].
-        frozen_s: Longest time for which a joint or the base's orientation may stand still although the integral of its
-            velocity exceeds `frozen`; longest time for which orientation and angular velocity of the base may be
-            constant although a joint moves by more than `frozen`.
+        jump: Largest motion of a joint or of the base beyond the integral of its velocity [rad or m].
+        frozen_s: Longest time for which a joint or the base may stand still although the integral of its velocity
+            exceeds `frozen`; longest time for which orientation and angular velocity of the base may be constant
+            although a joint moves by more than `frozen`.
         frozen: Largest integral of the velocity while the joint or base stands still [rad or m]; coarse encoders need a
             positive value.
         tilt_rad: Largest angle of the base from upright.
@@ -266,8 +266,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         cut_s: Longest time for which the gate may cut torques in every tick; cuts while the limits grow
             (`power_ramp_s`) do not count.
         wrong_s: The same for gains and targets, which no right command lets the gate cut.
-        torque_share: Largest difference between a sent and an applied torque, as a share of the torque limit. A joint
-            may not stand still while its torque changes by more than this and its reference by more than `frozen`.
+        torque_share: Largest difference between a sent and an applied torque, as a share of the torque limit. With
+            `frozen`, it also bounds how far torque and reference of a joint may change while its readings are constant
+            (`idcontrol.loop.plausible.moves`).
         load_share: Largest difference of the unexplained force on the base from its usual value, as a share of the
             robot's weight.
         motion_share: Largest error of a drive's torque that the motion may show, as a share of the torque limit at full

@@ -119,6 +119,7 @@ class Parts:
         wire: Format of the datagrams.
         limits: Limits of the joints.
         sense: Creates a new `Sense`. None means that the machine's state is used unchanged.
+        base_sent: True if the loop uses the position of the base that the machine sends, which is then judged.
         stance: Replaces the planned stance by the sensed stance. None means that the planned stance is used.
         translation: Maps between the machine's order of joints and the loop's; None if no other order is set.
         feet: Foot spheres with a `System` that nothing else uses, to compare motion and torques
@@ -134,6 +135,7 @@ class Parts:
     wire: Format
     limits: Limits
     sense: Callable[[], Sense] | None = None
+    base_sent: bool = True
     stance: Stance | None = None
     translation: Translation | None = None
     feet: SphereContacts | None = None

@@ -220,6 +220,11 @@ def imu_jumps(storm, t, end):
     storm.lie(t, end, lie)
 
 
+def base_jumps(storm, t, end):
+    by = storm.rng.uniform(0.1, 0.5, 3)
+    storm.lie(t, end, lambda of: of["q"][:3].__iadd__(by))
+
+
 def quaternion_shrinks(storm, t, end):
     storm.lie(t, end, lambda of: of["q"][3:7].__imul__(0.9))
 
@@ -346,6 +351,7 @@ KINDS: dict[Callable, Fault] = {
     velocity_jumps: Fault.ENCODER | Fault.TORQUE | Fault.MOTION,
     imu_freezes: Fault.ENCODER,
     imu_jumps: Fault.ENCODER,
+    base_jumps: Fault.ENCODER,
     quaternion_shrinks: Fault.QUATERNION,
     state_is_nan: HELD,
     machine_repeats_itself: Fault.STALE,
@@ -389,7 +395,11 @@ def sensed(session, way):
     def sense():
         return sensing.sense(way, feet, session.start)
 
-    return {"sense": None if sense() is None else sense, "stance": sensing.stance(way, feet)}
+    return {
+        "sense": None if sense() is None else sense,
+        "base_sent": way.base == "plant",
+        "stance": sensing.stance(way, feet),
+    }
 
 
 def walking(robot, kind, way=PLANNED, **options):

@@ -519,12 +519,13 @@ def test_an_occasional_nan_does_not_end_the_run(runs):
 
 
 @pytest.mark.parametrize(("parts", "ended"), [({}, Fault.NONE), ({"sense": lambda: Observed()}, Fault.SILENT)])
-def test_an_accelerometer_without_a_number_brakes_only_a_loop_that_reads_it(runs, parts, ended):
+@pytest.mark.parametrize("channel", ["accelerometer", "tau_applied"])
+def test_a_reading_that_is_no_number_brakes_only_a_loop_that_reads_it(runs, channel, parts, ended):
     def before(rig):
         post = rig.machine.endpoint.post
 
         def posted(mode, values, now):
-            views(values, wire_format(rig.session).state)["accelerometer"][:] = np.nan
+            views(values, wire_format(rig.session).state)[channel][:] = np.nan
             return post(mode, values, now)
 
         if not parts:

@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
+import pinocchio as pin
 import pytest
 
-from idcontrol.loop.plausible import FORGOTTEN_S, LAG_S, SETTLE_S, Inertial, Trust, believable, nothing, senses
-from idcontrol.loop.safety import Policy
+from idcontrol.loop.clock import NS
+from idcontrol.loop.plausible import (
+    FORGOTTEN_S,
+    LAG_S,
+    LURCH,
+    SETTLE_S,
+    SWIFTEST,
+    Carried,
+    Drives,
+    Inertial,
+    Trust,
+    accelerates,
+    believable,
+    moves,
+    nothing,
+    senses,
+    to_world,
+)
+from idcontrol.loop.safety import Fault, Policy
+from idcontrol.sensing import Sensing
+from tests.loop.storms import Body, Storm, walking
 
 H = 1e-3
 REST = [0.0, 0.0, 0.0]
@@ -83,6 +105,39 @@ def test_an_orientation_that_turns_about_one_axis_or_changes_its_sign_is_believe
     assert first_doubt(states) is None
 
 
+def test_a_velocity_is_turned_into_the_world():
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        turned, v, out = pin.Quaternion(pin.SE3.Random().rotation), rng.normal(size=6), np.zeros(3)
+        to_world(turned.coeffs(), v, out)
+        np.testing.assert_allclose(out, turned.matrix() @ v[:3], atol=1e-14)  # rounding
+
+
+def lurched(drop_s=0.05, errors=(0.0, 0.0, 0.0), reads=lambda k, specific: specific + 1e-9 * k, step=0.0):
+    """Return the time at which a base's velocity is first doubted [s].
+
+    A turned base falls for the first `drop_s` [s] and then rests; from 0.1 s on, its velocity is sent with a `step`
+    [m/s] along x.
+    """
+    carried, turned = Carried(*np.zeros((3, 3))), turning(0.3, 1)
+    to_base = pin.Quaternion(turned.copy()).matrix().T
+    for k in range(1000):
+        v = np.array([step * (k >= 100), 0.0, -9.81 * min(k * H, drop_s)])
+        specific = to_base @ (np.array([0.0, 0.0, 9.81 * (k * H > drop_s)]) + errors)
+        if not accelerates(carried, turned, to_base @ v, reads(k, specific), H if k else np.nan):
+            return k * H
+    return None
+
+
+def test_a_velocity_of_the_base_that_its_accelerometer_does_not_explain_is_doubted():
+    assert lurched() is None
+    assert lurched(errors=(0.3, 0.0, -0.3)) is None
+    assert lurched(errors=(0.0, 1.0, 0.0)) == pytest.approx(-FORGOTTEN_S * np.log(1.0 - LURCH / FORGOTTEN_S), abs=0.01)
+    assert lurched(step=0.5) == pytest.approx(0.1)
+    assert lurched(step=0.5, reads=lambda k, f: np.full(3, np.nan)) is None  # without an accelerometer
+    assert lurched(step=0.5, reads=lambda k, f: np.zeros(3)) is None
+
+
 def test_an_orientation_that_jumps_is_doubted():
     states = [(0.0, np.zeros(4), turning(0.0 if k < 10 else 0.3)) for k in range(20)]
     assert first_doubt(states) == 10 * H
@@ -101,7 +156,7 @@ def test_an_offset_that_drifts_fast_is_doubted(rate):
         for k in range(2000)
     )
     # the difference approaches rate * FORGOTTEN_S with this time constant
-    share = TRUST.jump * (1.0 + H / SETTLE_S) / (abs(rate) * FORGOTTEN_S)
+    share = (TRUST.jump * (1.0 + H / SETTLE_S) + 0.5 * SWIFTEST * H**2) / (abs(rate) * FORGOTTEN_S)
     expected = 0.1 - FORGOTTEN_S * np.log1p(-share) if share < 1.0 else None
     assert first_doubt(states) == (expected and pytest.approx(expected, abs=0.01))
 
@@ -119,6 +174,52 @@ def test_a_filtered_velocity_is_believed_after_an_impact(filter_s, speed):
     q = np.where(t < 0.1, speed * t, 0.1 * speed)
     v = np.where(t < 0.1, speed * (1.0 - np.exp(-t / filter_s)), speed * np.exp(-(t - 0.1) / filter_s))
     assert first_doubt((*pair, turning(0.0)) for pair in zip(q, np.c_[v, np.zeros((200, 3))], strict=True)) is None
+
+
+@pytest.mark.parametrize(("torque", "doubted"), [(0.0, None), (0.02, 0.037), (0.2, 0.01)])
+def test_a_constant_reading_is_doubted_by_the_change_of_torque_and_reference(torque, doubted):
+    """The reference moves at 0.2 rad/s; torques change by `torque` at once, with a limit of 1 N m."""
+    heard, drives = nothing(1), Drives(*np.zeros((3, 1)), np.full(1, Policy().torque_share), *np.zeros((5, 1)))
+    q, v = np.zeros(1), np.zeros(1)
+    for k in range(1000):
+        if not moves(heard, drives, TRUST, q, v, H if k else np.nan):
+            break
+        drives.sent[0], drives.reference[0] = torque, 0.2 * k * H
+    assert (None if k == 999 else drives.reference[0]) == (doubted and pytest.approx(doubted, abs=1e-3))
+
+
+def sparse(rig, every):
+    """Let only one of `every` states of the machine arrive."""
+    send, count = rig.to_loop.send, itertools.count()
+    rig.to_loop.send = lambda data: None if next(count) % every else send(data)
+
+
+@pytest.mark.parametrize("robot", ["links", "go1"])
+def test_a_state_in_10_ms_is_no_fault_while_the_robot_walks(robot):
+    rig = walking(robot, "torque", duration_s=0.9)
+    rig.clock.at(NS // 5, lambda: sparse(rig, 10))
+    assert rig.run().loop.counts.complete
+
+
+@pytest.mark.parametrize(
+    ("name", "axis", "by"), [("q", 0, -0.05), ("q", 1, 0.1), ("q", 2, 0.015), ("v", 0, 0.5), ("v", 2, -0.2)]
+)
+def test_a_sent_position_or_velocity_of_the_base_that_jumps_is_noticed_at_once(name, axis, by):
+    rig = walking("links", "torque", duration_s=0.4)
+    storm = Storm(rig, Body(rig), np.random.default_rng(0))
+    before = []
+    storm.at(0.3, lambda: before.append(len(rig.rows)))
+    storm.lie(0.3, 9.0, lambda of: of[name].__setitem__(axis, of[name][axis] + by))
+    rig.run()
+    assert rig.loop.safety.ended_by == Fault.ENCODER
+    assert next(k for k, row in enumerate(rig.rows) if int(row["faults"])) == before[0]
+
+
+def test_an_unused_position_of_the_base_is_not_judged():
+    rig = walking("links", "torque", Sensing(base="estimated"), duration_s=0.4)
+    storm = Storm(rig, Body(rig), np.random.default_rng(0))
+    storm.lie(0.3, 9.0, lambda of: of["q"].__setitem__(2, of["q"][2] + 0.1))
+    assert rig.run().loop.counts.complete
 
 
 def test_a_continuous_joint_may_pass_the_seam_of_its_angle():
