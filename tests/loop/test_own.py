@@ -105,9 +105,11 @@ def test_a_class_that_does_not_fit_is_refused_in_one_line(
     assert "\n" not in str(raised.value)
 
 
-def test_the_command_refuses_a_bad_planner_with_status_2(mine: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_refuses_a_bad_planner_with_status_2(
+    mine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     asked = ["loop", "--transport", "inprocess", "--pacing", "fast", "--planner", f"{mine}:Deaf"]
-    assert main(asked) == 2
+    assert main([*asked, "--out", str(tmp_path / "run")]) == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
 
 
