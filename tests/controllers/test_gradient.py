@@ -104,16 +104,26 @@ ALL_SCHEMES = sorted(
 )
 
 
-@pytest.mark.parametrize("by", ["q", "v", "reference", "mu"])
 @pytest.mark.parametrize(
-    ("name", "mu", "speed"),
-    [
-        ("id-coulomb-qp", 0.7, STICKING),
-        ("id-coulomb-qp", 0.02, SLIDING),
-        ("id-noslip-qp", np.inf, STICKING),
-        ("id-coulomb-smooth", 0.7, STICKING),
-        ("id-coulomb-smooth", 0.02, SLIDING),
-    ],
+    ("name", "mu", "speed", "by"),
+    one_fast(
+        [
+            (*case, by)
+            for case in [
+                ("id-coulomb-qp", 0.7, STICKING),
+                ("id-coulomb-qp", 0.02, SLIDING),
+                ("id-noslip-qp", np.inf, STICKING),
+                ("id-coulomb-smooth", 0.7, STICKING),
+                ("id-coulomb-smooth", 0.02, SLIDING),
+            ]
+            for by in ("q", "v", "reference", "mu")
+        ],
+        ("id-coulomb-qp", 0.7, STICKING, "v"),
+        *(("id-coulomb-qp", 0.02, SLIDING, by) for by in ("q", "v", "reference", "mu")),
+        ("id-noslip-qp", np.inf, STICKING, "reference"),
+        ("id-coulomb-smooth", 0.7, STICKING, "q"),
+        ("id-coulomb-smooth", 0.02, SLIDING, "mu"),
+    ),
 )
 def test_derivatives_agree_with_differences_of_the_step(quadruped, name, mu, speed, by):
     if by == "mu" and mu == np.inf:
@@ -229,7 +239,7 @@ def test_a_torque_at_its_limit_has_a_derivative_on_each_side(quadruped):
     assert min(np.abs(derived - side).max() for side in sides) < 1e-6 < np.abs(sides[0] - sides[1]).max()
 
 
-@pytest.mark.parametrize("feet", [1, 2, 4])
+@pytest.mark.parametrize("feet", one_fast((1, 2, 4), 4))
 def test_a_force_on_the_edge_of_its_cone_has_a_derivative_on_each_side(quadruped, feet):
     """Between sticking and sliding the margin is zero, and the derivative is that of the side that slides."""
     state, reference = moving(quadruped, STICKING, feet=feet)
@@ -416,6 +426,7 @@ def test_soles_that_slide_have_a_derivative_by_their_common_friction_alone():
         assert np.abs(shown(direction, 1e-6) - lin.tau).max() > 1.0  # [N m]
 
 
+@pytest.mark.slow
 def test_soles_that_slide_have_a_derivative_by_their_common_normal_alone():
     """A sole slides on if the normals of all its corners turn alike; if one turns, the load moves to other corners."""
     robot, rng = robots.load("talos"), np.random.default_rng(0)

@@ -123,8 +123,8 @@ def test_impulses_that_cancel_beyond_double_precision_are_not_called_solved(name
     [
         ("coulomb_cone", 7, 203563),  # friction coefficient 1e6 along immovable tangents: wrong by 3 % of the bound
         ("coulomb_cone", 7, 212434),
-        ("coulomb_cone", 7, 227225),
-        ("coulomb_cone", 6, 47926),
+        pytest.param("coulomb_cone", 7, 227225, marks=pytest.mark.slow),
+        pytest.param("coulomb_cone", 6, 47926, marks=pytest.mark.slow),
         ("coulomb_cone", 31, 5396),  # an error of the solver that looks like rounding
         ("dissipation", 7, 77353),  # forces between opposed contacts are 1e8 times their effect
         ("dissipation", 7, 285104),  # a normal velocity, small compared with the slip

@@ -54,7 +54,7 @@ def test_a_tower_of_cubes_presses_with_the_weight_above(model: ContactModel) -> 
     assert np.abs(tower.state.velocity).max() < 1e-6
 
 
-@pytest.mark.parametrize("model", EVERY)
+@pytest.mark.parametrize("model", one_fast(EVERY, coulomb.solve))
 def test_a_ball_that_slides_ends_up_rolling_at_five_sevenths_of_its_speed(model: ContactModel) -> None:
     plant = FreeBodies([ball(mu=0.3)], dense(model), terrain=plane())
     plant.reset(moving([[0.0, 0.0, 0.05]], [[1.0, 0, 0, 0, 0, 0]]))
