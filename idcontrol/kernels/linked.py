@@ -14,7 +14,7 @@ A `late` kernel is compiled when first called, not with its callers, which only 
 steps that most runs never take. A loop on the wall clock cannot wait for a kernel. So before its first tick it calls
 `compile_linked`, which reads the kernels' names from the machine code (`idcontrol.kernels.cache`).
 
-With `idcontrol.kernels.hooks.PLAIN`, late kernels are compiled with their callers, since Numba's own cache does not tell
+With `idcontrol.kernels.hooks.PLAIN`, late kernels are compiled with their callers: Numba's own cache does not tell
 which kernels its code calls.
 """
 
