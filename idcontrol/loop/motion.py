@@ -16,7 +16,8 @@ opposite hips look alike.
 
 Positions of joints, torques and IMU pass through the same filter, two lags of `SMOOTHING_S` in a row, which also
 differentiates: ``q̇ = (q₁ - q₂)/T`` and ``q̈ = (q - 2 q₁ + q₂)/T²``. Velocities that the drives compute are used only for
-the torques of their damping, which are uncertain by the damping times the difference from q̇. The accelerometer's
+the torques of their damping, which are uncertain by the damping times the difference from q̇. Readings may be late by
+`LAG_S`, which makes the drives' feedback uncertain by ``LAG_S (kp q̇ + kd q̈)``. The accelerometer's
 reading is the acceleration of the base, by the principle of equivalence, so the attitude does not matter. The mean of z
 is subtracted; it has the offsets of encoders and accelerometer.
 
@@ -65,6 +66,8 @@ UNKNOWN: Final = 0.01
 """Dry friction that is assumed of a real robot whose file has none, as a share of the torque limit."""
 SEEN: Final = 0.01
 """Smallest ``‖N e_j‖²`` of a joint that is judged."""
+LAG_S: Final = 0.003
+"""Age of readings that is no fault [s]."""
 
 
 class Signals(NamedTuple):
@@ -78,7 +81,7 @@ class Signals(NamedTuple):
         v: Velocity in Pinocchio's layout, shape (nv,).
         acceleration: Acceleration in the system's order, shape (m,).
         up: Vertical direction in the base's axes, shape (3,).
-        doubt: Error of the torques of all drives if they feed back another velocity, shape (1,) [N m].
+        doubt: Error of the drives' torques if they feed back another velocity, or later readings, shape (1,) [N m].
     """
 
     now: Array
@@ -278,9 +281,11 @@ def smooth(
     signals.doubt[0] = 0.0
     for j in range(a):
         speed = (once[j] - twice[j]) / SMOOTHING_S
+        acceleration = (now[j] - 2.0 * once[j] + twice[j]) / SMOOTHING_S**2
         signals.doubt[0] += sent[4, j] * abs(twice[speeds + j] - speed)
+        signals.doubt[0] += LAG_S * abs(sent[3, j] * speed + sent[4, j] * acceleration)
         signals.q[robot.at_q[j]], signals.v[robot.order[6 + j]] = twice[j], speed
-        signals.acceleration[6 + j] = (now[j] - 2.0 * once[j] + twice[j]) / SMOOTHING_S**2
+        signals.acceleration[6 + j] = acceleration
     signals.up[0] = 2.0 * (q[3] * q[5] - q[6] * q[4])
     signals.up[1] = 2.0 * (q[4] * q[5] + q[6] * q[3])
     signals.up[2] = 1.0 - 2.0 * (q[3] * q[3] + q[4] * q[4])

@@ -53,6 +53,11 @@ def test_a_walk_with_poor_sensors_has_no_fault():
 
 
 @pytest.mark.slow
+def test_a_walk_with_gains_and_late_readings_has_no_fault():
+    check(walk("go1", "impedance", "late", "estimated base", 0.6))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("way", SENSING)
 @pytest.mark.parametrize("readings", READINGS)
 @pytest.mark.parametrize(("robot", "kind"), [("links", "torque"), ("links", "impedance"), ("go1", "torque")])

@@ -10,7 +10,7 @@ import pytest
 
 from idcontrol import robots
 from idcontrol.loop.launch import _Work
-from idcontrol.loop.motion import LEARNT_S, SETTLE_S, SMOOTHING_S, USUAL_S, MotionJudge, judged
+from idcontrol.loop.motion import LAG_S, LEARNT_S, SETTLE_S, SMOOTHING_S, USUAL_S, MotionJudge, judged
 from idcontrol.loop.safety import Fault, Policy
 from idcontrol.scenes.session import WalkSession
 from idcontrol.scenes.walk import WalkConfig
@@ -81,6 +81,22 @@ def test_an_error_that_dry_friction_explains_is_no_fault():
 
     assert any(judge("go1", change, 0.4)[1])
     assert not any(judge("go1", change, 0.4, friction=0.2)[1])  # seven times 0.2 N m are 6 % of the limit
+
+
+@pytest.mark.parametrize("late_s", [LAG_S, 3.0 * LAG_S])
+def test_a_position_that_is_read_a_little_late_is_no_fault(late_s):
+    """A joint follows its target at 0.1 rad/s, and its drive seems to add 5 % of the limit because of the lag."""
+    by, state, torque, limit = standing("go1", 0.0)
+    sent, verdicts, rate = np.zeros((5, len(torque))), [], 0.1
+    sent[0, :], sent[3, JOINT] = torque, 0.05 * limit[JOINT] / (rate * late_s)
+    for k in range(400):
+        q, moved = state.q.copy(), rate * max(k * H - 0.3, 0.0)
+        sent[1, JOINT] = state.q[7 + JOINT] + moved
+        q[7 + JOINT] += max(moved - rate * late_s, 0.0)
+        at = State(t=k * H, q=q, v=state.v)
+        verdicts.append(by(Sensed(state=at, tau=sent[0], accelerometer=np.array([0.0, 0.0, 9.81])), sent, SHARE))
+    assert abs(by.off[JOINT]) > 1.5 * SHARE * limit[JOINT]
+    assert any(verdicts) is (late_s > LAG_S)
 
 
 def test_a_velocity_that_the_drives_need_not_feed_back_is_no_fault():
