@@ -114,7 +114,13 @@ class JointTargets(gymnasium.Env[Array, Array]):
         """Move to the targets of `action`; return observation, reward, True if the robot fell, False, and ``info``.
 
         ``info`` contains the last joint torques ``tau`` [N m] and the controller's last ``status``.
+
+        Raises:
+            InputError: The action has not one finite number for each joint.
         """
+        if np.shape(action) != self.action_space.shape or not np.isfinite(action).all():
+            given = np.asarray(action).tolist()
+            raise InputError(f"an action must have {len(self._home)} finite numbers, one for each joint; got {given}")
         before, self._target = self._target, self._home + self._reach * np.clip(action, -1.0, 1.0)
         velocity = (self._target - before) / (self._steps * self._h)
         for k in range(1, self._steps + 1):

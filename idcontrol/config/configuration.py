@@ -228,7 +228,9 @@ def _explain(message: str, config: type[msgspec.Struct], values: Any, spelling: 
     if not path:  # a check of the whole configuration has a message of its own
         return what
     key = path.partition("[")[0]
-    what = re.sub(r"`(\w+)`", lambda word: _WORDS.get(word[1], f"{word[1]!r}"), what)
+    what = re.sub(
+        r"`([\w| ]+)`", lambda kinds: " or ".join(_WORDS.get(each, repr(each)) for each in kinds[1].split(" | ")), what
+    )
     what = what[0].lower() + what[1:]
     if what.startswith("invalid enum value"):
         what = f"expected one of {', '.join(_choices(config, key))}"

@@ -66,6 +66,13 @@ def test_equal_seeds_give_equal_episodes(environment):
     assert not np.array_equal(episode(3), episode(4))
 
 
+def test_an_action_that_is_no_list_of_targets_is_refused(environment):
+    environment.reset(seed=0)
+    for action in (np.zeros(3), np.full(environment.action_space.shape, np.nan)):
+        with pytest.raises(InputError, match="finite numbers, one for each joint"):
+            environment.step(action)
+
+
 def test_an_unusable_environment_is_refused():
     with pytest.raises(InputError, match="no floating base"):
         JointTargets("arm")

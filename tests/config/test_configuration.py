@@ -120,6 +120,7 @@ def test_an_unknown_key_is_refused_with_the_known_ones(key):
         ({"mu": math.nan}, "--mu: NaN is no value; give a number"),
         ({"friction.edges": [1, math.nan]}, "friction.edges: NaN is no value; give a number"),
         ({"friction.cap": "high"}, 'friction.cap: expected a number, got text; it is "high"'),
+        ({"friction.estimate": "x"}, 'friction.estimate: expected a number or null, got text; it is "x"'),
         ({"friction.edges": [1, "x"]}, 'friction.edges[1]: expected a number, got text; it is [1, "x"]'),
         ({"friction": 3}, "friction: expected a table, got a whole number; it is 3"),
         ({"seed": 1.5}, "seed: expected a whole number, got a number; it is 1.5"),
