@@ -119,8 +119,8 @@ class JointTargets(gymnasium.Env[Array, Array]):
             InputError: The action has not one finite number for each joint.
         """
         if np.shape(action) != self.action_space.shape or not np.isfinite(action).all():
-            given = np.asarray(action).tolist()
-            raise InputError(f"an action must have {len(self._home)} finite numbers, one for each joint; got {given}")
+            values = np.asarray(action).tolist()
+            raise InputError(f"an action must have {len(self._home)} finite numbers, one for each joint; got {values}")
         before, self._target = self._target, self._home + self._reach * np.clip(action, -1.0, 1.0)
         velocity = (self._target - before) / (self._steps * self._h)
         for k in range(1, self._steps + 1):
