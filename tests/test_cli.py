@@ -406,6 +406,13 @@ def test_help_and_list_import_nothing_heavy():
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=GUARD_S).returncode == 0
 
 
+def test_letters_that_a_terminal_lacks_are_question_marks():
+    ascii_alone = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    words = [sys.executable, "-m", "idcontrol", "list", "experiments"]
+    done = subprocess.run(words, env=ascii_alone, capture_output=True, text=True, timeout=GUARD_S, check=True)
+    assert "?-method" in done.stdout  # theta
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("into", [(), ("--into", "some kernels")])
 def test_warmup_rehearses_in_processes_of_its_own(tmp_path, into):

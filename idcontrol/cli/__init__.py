@@ -34,7 +34,7 @@ from idcontrol.cli import (
     view,
     warmup,
 )
-from idcontrol.cli.console import DONE, INTERRUPTED, UNUSABLE, say
+from idcontrol.cli.console import DONE, INTERRUPTED, UNUSABLE, print_any_text, say
 from idcontrol.cli.faults import RunFault, Stopped, report_fault
 from idcontrol.config.places import described
 from idcontrol.errors import IdControlError, Terminated
@@ -49,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: Words of the command line; None for the arguments of the process.
     """
+    print_any_text()
     try:
         with ctrl_c_is_heard(), sigterm_is_heard():
             status = cli.main(args=arguments, prog_name="idcontrol", standalone_mode=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -122,6 +123,12 @@ def show(*parts: str | Text | Grid, style: str = "") -> None:
         screen.print(table)
         if dropped:
             screen.print(Text(f"no room for: {'; '.join(dropped)} (--json has all)", style="dim"), soft_wrap=True)
+
+
+def print_any_text() -> None:
+    """Let stdout print a question mark for each character that its encoding lacks, such as µ in the locale C."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
 
 
 def print_json(value: Any) -> None:
