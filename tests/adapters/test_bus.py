@@ -61,15 +61,18 @@ class Rig:
         self.bridge = Bridge(there, self.bus, self.session, silence_s=0.04, numbers=SessionNumbers(own=2))
         self.rows = np.zeros((5, 12))
 
-    def tick(self, mode=None, *, speed=0.0, robot=True):
-        """Advance 2 ms: the loop sends a command unless `mode` is None, the robot its state unless it is silent."""
+    def tick(self, mode=None, *, speed=0.0, robot=True, stands=False):
+        """Advance 2 ms: the loop sends a command unless `mode` is None, the robot its state unless it is silent.
+
+        The robot's time is zero if it `stands`.
+        """
         self.now += TICK
         if mode is not None:
             self.loop.post(mode, self.translate.command(self.rows.ravel()), self.now)
         if robot:
             message = np.zeros((), dtype=LOW_STATE)
             message["imu_state"]["quaternion"][0], message["motor_state"]["dq"] = 1.0, speed
-            message["tick"] = self.now // 1_000_000
+            message["tick"] = 0 if stands else self.now // 1_000_000
             self.bus.waiting.append(message)
         self.bridge.tick(self.now)
         self.loop.poll(self.now)
@@ -164,6 +167,16 @@ def test_the_loop_gets_no_states_of_a_silent_robot(rig):
         rig.tick(Mode.RUNNING, robot=False)
     assert rig.loop.inbox.accepted == heard
     assert rig.last[0] == {SERVO}  # commands are still sent, in case the robot receives them
+
+
+def test_a_tick_that_stands_still_on_the_bus_stands_still_in_the_loop(rig):
+    rig.begin()
+    heard, times = rig.loop.inbox.accepted, set()
+    for _ in range(10):
+        rig.tick(Mode.RUNNING, stands=True)
+        times.add(float(rig.loop.newest.values[0]))
+    assert rig.loop.inbox.accepted == heard + 10
+    assert len(times) == 1  # such a loop brakes its robot as stale (tests/loop/test_faults.py)
 
 
 def test_a_robot_without_the_order_is_refused():
