@@ -34,6 +34,8 @@ def culprit(fault: Fault, row: Mapping[str, Array], errors: Array, names: Sequen
         size, said = np.abs(row["tau_applied"] - row["tau"]), "{0:.3g} N m off".format
     elif fault is Fault.MOTION:
         size, said = np.abs(row["torque_off"]), "{0:.3g} N m off".format
+    elif fault is Fault.WEAK:
+        size, said = row["torque_lost"], "{0:.0%} of the torque missing".format
     elif fault is Fault.ASTRAY:
         size, said = np.abs(errors), "{0:.3g} rad off".format
     else:

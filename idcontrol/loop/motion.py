@@ -21,12 +21,19 @@ the torques of their damping, which are uncertain by the damping times the diffe
 reading is the acceleration of the base, by the principle of equivalence, so the attitude does not matter. The mean of z
 is subtracted; it has the offsets of encoders and accelerometer.
 
+**Weak drives.** Dry friction hides a weak drive from this, but a lost share of the torque is proportional to the torque
+over a long time, and friction is bounded. The errors δ of each joint are therefore regressed on its torque τ over
+`USUAL_S`: the lost share is ``-Σ δτ / Σ τ²``. It counts if it is more than `LOST` beyond the friction over the root
+mean square of τ, if it explains more than half of the errors, and if no joint of another leg lacks half as much: a
+payload looks like weak drives in all legs.
+
 Source: residuals of De Luca, Albu-Schäffer, Haddadin and Hirzinger (2006), and their isolation in Haddadin, De Luca and
 Albu-Schäffer (2017), "Robot collisions: a survey on detection, isolation, and identification", IEEE T-RO 33(6).
 """
 
 from __future__ import annotations
 
+import math
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -37,6 +44,7 @@ from idcontrol.kernels.bound import Bound, bind, entry
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, cholesky, solve_lower, solve_lower_transposed
 from idcontrol.kernels.placements import placement_views
+from idcontrol.loop.safety import Fault
 from idcontrol.sensing.legs import GRAVITY
 from idcontrol.types import Array, Booleans, Integers, Sensed
 
@@ -64,6 +72,10 @@ FRICTION: Final = 7.0
 of `go1` with 0.2 N m at every joint."""
 UNKNOWN: Final = 0.01
 """Dry friction that is assumed of a real robot whose file has none, as a share of the torque limit."""
+LOST: Final = 0.1
+"""Smallest share of a drive's torque that is noticed as lost, without friction."""
+LONG_S: Final = 1.0
+"""Time after which lost shares are judged [s]: constant errors of sensors look like torques before they are usual."""
 SEEN: Final = 0.01
 """Smallest ``‖N e_j‖²`` of a joint that is judged."""
 LAG_S: Final = 0.003
@@ -143,15 +155,36 @@ class _Scratch(NamedTuple):
     L: Array
 
 
+class _Losses(NamedTuple):
+    """Regression of errors of torques on the torques, arrays of shape (a,).
+
+    Attributes:
+        work: Mean of the error times the torque [N² m²].
+        square: Mean square of the torque [N² m²].
+        errors: Mean square of the error [N² m²].
+        friction: Dry friction [N m].
+        leg: Number of the leg to which the joint belongs.
+        lost: Share of its torque that the weak drive lacks; 0 for all other drives.
+    """
+
+    work: Array
+    square: Array
+    errors: Array
+    friction: Array
+    leg: Integers
+    lost: Array
+
+
 class MotionJudge:
     """Judges whether a single joint contradicts its torque.
 
     Attributes:
         off: The error of each joint's torque that explains most of the residual, if this joint alone is faulty, shape
             (a,) [N m]; zero before the first judgement.
+        lost: Share of its torque that a weak drive lacks, shape (a,); 0 for all other drives.
     """
 
-    def __init__(self, feet: SphereContacts, torque: Array, friction: Array | float, off: Array) -> None:
+    def __init__(self, feet: SphereContacts, torque: Array, friction: Array | float, off: Array, lost: Array) -> None:
         """Judge a floating robot.
 
         Args:
@@ -160,6 +193,7 @@ class MotionJudge:
             torque: Torque limits, shape (a,) [N m].
             friction: Largest dry friction of each joint, shape (a,) or one for all [N m].
             off: The array that becomes the attribute `off`.
+            lost: The array that becomes the attribute `lost`.
         """
         self._system = system = feet.system
         a, m = system.n_actuated, system.n_velocities
@@ -177,25 +211,29 @@ class MotionJudge:
             system.terms, system.joint_q, system.order, position, rotation, joint, offset, feet.radius,
             system.support[joint], weight, torque,
         )  # fmt: skip
-        self.off, self._mean, self._limit = off, np.zeros(m), torque
+        self.off, self.lost, self._mean, self._limit = off, lost, np.zeros(m), torque
         self._friction = FRICTION * friction * np.ones(a)
+        moved = robot.moves[:, 6:]
+        leg = np.where(moved.any(axis=0), moved.argmax(axis=0), len(moved) + np.arange(a))
+        work, square, errors = np.zeros((3, a))
+        losses = _Losses(work, square, errors, np.maximum(friction, UNKNOWN * torque), leg, lost)
         rows = 3 * len(joint)
         force, along = np.zeros((2, rows))
         A, L = np.zeros((2, rows, rows))
         scratch = _Scratch(np.zeros(m), np.zeros(3), force, along, np.zeros((rows, m)), A, L)
-        self._bound = bind((robot, self._signals, self._mean, off, scratch))
+        self._bound = bind((robot, self._signals, self._mean, off, scratch, losses))
         like = np.zeros(system.model.nq), np.zeros(m), np.zeros(3), np.zeros((5, a))
         self._smooth = entry(smooth, self._bound, *like, 0.0)
-        self._isolate = entry(isolate, self._bound, 0.0)
+        self._isolate = entry(isolate, self._bound, 0.0, False)
         self.restart()
 
     def restart(self) -> None:
         """Forget all signals, and what is usual."""
         self._t, self._since = np.nan, np.nan
-        self.off[:] = 0.0
+        self.off[:] = self.lost[:] = 0.0
 
-    def __call__(self, sensed: Sensed, sent: Array, share: float) -> bool:
-        """Return True if a joint contradicts its torque.
+    def __call__(self, sensed: Sensed, sent: Array, share: float) -> Fault:
+        """Return `Fault.MOTION` if a joint contradicts its torque, and `Fault.WEAK` if a drive lacks a share of it.
 
         Args:
             sensed: The newest plausible readings.
@@ -207,16 +245,17 @@ class MotionJudge:
         h, self._t = state.t - self._t, state.t
         if not self._smooth(self._bound, state.q, state.v, sensed.accelerometer, sent, h):
             self._since, self._mean[:] = state.t, 0.0
-            return False
+            return Fault.NONE
         age = state.t - self._since - SETTLE_S
         if age <= 0.0:
-            return False
+            return Fault.NONE
         self._system.update(self._signals.q, self._signals.v)
-        worst = self._isolate(self._bound, h / min(age + h, USUAL_S))
+        worst, weak = self._isolate(self._bound, h / min(age + h, USUAL_S), age > LONG_S)
+        fault = Fault.WEAK if weak else Fault.NONE
         if age <= LEARNT_S or worst < 0:
-            return False
+            return fault
         allowed = share * self._limit[worst] + self._friction[worst] + self._signals.doubt[0]
-        return bool(abs(self.off[worst]) > allowed)
+        return fault | Fault.MOTION if abs(self.off[worst]) > allowed else fault
 
 
 def judged(contacts: object) -> SphereContacts | None:
@@ -251,7 +290,7 @@ def smooth(
     Returns:
         False if the filter begins anew: `h` is not positive, or a signal is not finite.
     """
-    robot, signals, _, off, _ = bound.borrowed
+    robot, signals, _, off, _, _ = bound.borrowed
     now, once, twice, a = signals.now, signals.once, signals.twice, off.shape[0]
     speeds = 2 * a + 6
     continues = h > 0.0
@@ -313,14 +352,18 @@ def reach(robot: _Robot, up: Array, point: Array, out: Array) -> None:  # pragma
 
 
 @njit(cache=True, error_model="numpy")
-def isolate(bound: Bound, share: float) -> int:  # pragma: no cover - compiled
-    """Write the errors of torques that would explain z into `MotionJudge.off`; return the faulty joint, -1 if none.
+def isolate(bound: Bound, share: float, long: bool) -> tuple[int, bool]:  # pragma: no cover - compiled
+    """Write the errors of torques that would explain z into `MotionJudge.off`.
 
     Args:
-        bound: Robot, `Signals`, mean of z, `MotionJudge.off`, and scratch memory.
-        share: Share by which the mean moves towards the new z, 0 to 1.
+        bound: Robot, `Signals`, mean of z, `MotionJudge.off`, scratch memory, and losses.
+        share: Share by which means move towards new values, 0 to 1.
+        long: True to judge lost shares.
+
+    Returns:
+        The faulty joint, -1 if none; and True if a drive lacks a share of its torque (`MotionJudge.lost`).
     """
-    robot, signals, mean, off, (z, point, force, along, B, A, L) = bound.borrowed
+    robot, signals, mean, off, (z, point, force, along, B, A, L), losses = bound.borrowed
     M, bias, _ = robot.terms
     m, rows, torque = z.shape[0], force.shape[0], signals.twice[off.shape[0] : 2 * off.shape[0]]
     for i in range(m):
@@ -336,7 +379,7 @@ def isolate(bound: Bound, share: float) -> int:  # pragma: no cover - compiled
                 A[r, c] += B[r, i] * B[c, i]
         A[r, r] *= 1.0 + ROUNDING  # forces on the corners of a sole are not unique
     if not cholesky(A, L):
-        return -1
+        return -1, False
     project(B, L, force, z)
     size = 0.0
     for i in range(m):
@@ -356,7 +399,36 @@ def isolate(bound: Bound, share: float) -> int:  # pragma: no cover - compiled
         explained = z[6 + j] ** 2 / seen if seen > SEEN else 0.0
         if explained > most:
             worst, most = j, explained
-    return worst
+    return worst, lacks(losses, off, torque, share) and long
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def lacks(losses: _Losses, off: Array, torque: Array, share: float) -> bool:  # pragma: no cover - compiled
+    """Update the regression; return True if one drive lacks a share of its torque, and write the share.
+
+    Args:
+        losses: The regression.
+        off: Errors of the torques, shape (a,) [N m].
+        torque: Torques, shape (a,) [N m].
+        share: Share by which the means move towards the new values, 0 to 1.
+    """
+    weak, most, leg, alone = -1, 0.5, -1, True
+    losses.lost[:] = 0.0
+    for j in range(off.shape[0]):
+        losses.work[j] += share * (off[j] * torque[j] - losses.work[j])
+        losses.square[j] += share * (torque[j] ** 2 - losses.square[j])
+        losses.errors[j] += share * (off[j] ** 2 - losses.errors[j])
+        beyond = -losses.work[j] / losses.square[j] - losses.friction[j] / math.sqrt(losses.square[j])
+        if beyond > 0.5 * LOST:
+            alone = alone and (leg == -1 or leg == losses.leg[j])
+            leg = losses.leg[j]
+            explained = losses.work[j] ** 2 / (losses.square[j] * losses.errors[j])
+            if beyond > LOST and explained > most:
+                weak, most = j, explained
+    if weak < 0 or not alone:
+        return False
+    losses.lost[weak] = -losses.work[weak] / losses.square[weak]
+    return True
 
 
 @njit(cache=True, inner=True, error_model="numpy")

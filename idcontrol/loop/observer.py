@@ -106,9 +106,9 @@ class Observer:
             )
         )
         self._judged = entry(judge, self._judge, said, 0.0, False)
-        self._sent, off = telemetry.row.of["sent"], telemetry.row.of["torque_off"]
+        self._sent, off, lost = (telemetry.row.of[name] for name in ("sent", "torque_off", "torque_lost"))
         full = parts.limits.torque / parts.limits.power
-        self._motion = None if parts.feet is None else MotionJudge(parts.feet, full, parts.friction, off)
+        self._motion = None if parts.feet is None else MotionJudge(parts.feet, full, parts.friction, off, lost)
 
     def read(self, datagram: Datagram, now: int, *, running: bool, working: bool) -> None:
         """Read a state and judge it.
@@ -137,8 +137,8 @@ class Observer:
         if self._motion is not None:
             if not working:
                 self._motion.restart()
-            elif self._motion(message, self._sent, self._policy.motion_share):
-                flags |= Fault.MOTION
+            else:
+                flags |= int(self._motion(message, self._sent, self._policy.motion_share))
         if working and self._sense is not None:
             self.state = self._estimate(self._sense, message)
             leans = parts.system.floats and tilt(self.state.q[3:7]) > self._policy.tilt_rad

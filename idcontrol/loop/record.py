@@ -41,8 +41,8 @@ from idcontrol.record.recording import Recorder
 from idcontrol.types import Array, Booleans, Event, Status
 
 EXTRA = (
-    *COURSE, "t_machine", "tau_wanted", "sent", "torque_off", "tau_applied", "accelerometer", "dropped", "status",
-    "step_us", "drive_error", "temperature", "voltage", "estop", "axes", "buttons",
+    *COURSE, "t_machine", "tau_wanted", "sent", "torque_off", "torque_lost", "tau_applied", "accelerometer", "dropped",
+    "status", "step_us", "drive_error", "temperature", "voltage", "estop", "axes", "buttons",
 )  # fmt: skip
 """Telemetry channels that every loop records in addition to `Session.channels`."""
 TIMES = tuple(name for name in EXTRA if name.endswith("_us"))
@@ -179,7 +179,8 @@ class Scribe:
             if self._first is None and mode not in NOT_BEGUN:
                 self._first, begin = tick, i
             if mode != self._mode or faults != self._faults:
-                self._note(int(tick), Mode(int(mode)), int(faults))
+                row = {name: values[i] for name, values in columns.items()}
+                self._note(int(tick), Mode(int(mode)), int(faults), row)
             if lies and mode == Mode.RUNNING and phase != self._phase:
                 self._event(int(tick), f"the loop is {Phase(int(phase)).name.lower().replace('_', ' ')}")
                 self._phase = phase
@@ -228,14 +229,17 @@ class Scribe:
         self._recorder.close(metrics)
         return metrics
 
-    def _note(self, tick: int, mode: Mode, faults: int) -> None:
-        """Record events if mode or faults differ from the previous tick; ignore faults while the loop does not run."""
+    def _note(self, tick: int, mode: Mode, faults: int, row: Mapping[str, Array]) -> None:
+        """Record events if mode or faults differ from the previous tick; ignore faults while the loop does not run.
+
+        `row` has all channels of the tick.
+        """
         if Mode.RUNNING not in (mode, self._mode):
             faults = 0  # the machine is held, brakes or has stopped, so these faults do no harm
         if mode is self._mode and faults == self._faults:
             return
         for fault in Fault(faults & ~self._faults):
-            self._event(tick, f"fault: {NAMES[fault]}")
+            self._event(tick, f"fault: {NAMES[fault]}", **self._value(fault, row))
             self.fault_events += fault is not Fault.OVERRUN
         if mode is not self._mode:
             self._event(tick, f"the loop is {mode.name.lower()}", before=self._mode.name.lower())
@@ -248,7 +252,7 @@ class Scribe:
         self._recorder.event(Event(t=t, what=what, detail={"tick": tick, **detail}))
         # overruns are counted separately, and on a busy computer there are many
         if what != f"fault: {NAMES[Fault.OVERRUN]}":
-            self._report(what)
+            self._report(f"{what} ({detail['of']})" if "of" in detail else what)
 
     def _write(self, rows: Array, force: Array) -> None:
         """Write rows of the loop, shape (n, width), with the contact forces that resulted, shape (n, feet, 3)."""
@@ -340,10 +344,15 @@ class Scribe:
         rows = rows[recorded["mode"][rows] == Mode.RUNNING] if np.any(recorded["mode"][rows] == Mode.RUNNING) else rows
         if not rows.size:
             return ""
-        system, row = self._session.system, {name: values[rows[-1]] for name, values in recorded.items()}
+        said = self._value(fault, {name: values[rows[-1]] for name, values in recorded.items()}).get("of")
+        return f" ({said})" if said else ""
+
+    def _value(self, fault: Fault, row: Mapping[str, Array]) -> dict[str, str]:
+        """Return joint and value that caused a fault as ``of``, from all channels of a tick; {} if they are unknown."""
+        system = self._session.system
         errors = system.position_errors(row["q_des"], system.joint_positions(row["q"]))
         said = culprit(fault, row, errors, system.actuated_names)
-        return f" ({said})" if said else ""
+        return {"of": said} if said else {}
 
 
 DROPPED: Final = {

@@ -150,6 +150,8 @@ class Fault(enum.IntFlag):
     """The motion contradicts the torque of one joint: its drive or its encoder is faulty (`idcontrol.loop.motion`)."""
     EXCESS = 16777216
     """A commanded torque is many times beyond its limit (`idcontrol.loop.gate.EXCESS`); it is not sent."""
+    WEAK = 33554432
+    """For a long time, the motion shows that a drive lacks a share of its torque (`idcontrol.loop.motion`)."""
 
 
 NAMES: Mapping[Fault, str] = MappingProxyType({fault: str(fault.name).lower() for fault in Fault})
@@ -178,9 +180,10 @@ MEANINGS: Mapping[Fault, str] = MappingProxyType(
         Fault.STALE: "the machine repeated an old state: its time stood still",
         Fault.CUT: "commanded torques, gains or targets were beyond the limits of the motors for too long",
         Fault.TORQUE: "a drive did not apply the torque that was sent",
-        Fault.LOAD: "a force that no contact explains acted on the base",
+        Fault.LOAD: "a force that no contact explains acted on the base, or several drives are weak",
         Fault.MOTION: "the motion contradicted the torque of a joint: its drive or encoder is faulty",
         Fault.EXCESS: "a commanded torque was many times beyond its limit",
+        Fault.WEAK: "a drive lacked a share of the torque that was sent",
     }
 )
 """The faults in words, for reports."""
@@ -243,6 +246,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         load: Rule for `Fault.LOAD`, by default an event in the record.
         motion: Rule for `Fault.MOTION`.
         excess: Rule for `Fault.EXCESS`.
+        weak: Rule for `Fault.WEAK`, by default an event in the record.
         start_s: Time limit for the other side to become ready; after that the loop ends without any torque.
         late_s: Age of the newest datagram above which the other side counts as silent; null means 20 periods, and at
             least 20 ms (`patience`).
@@ -303,6 +307,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     load: Rule = Rule(then="hold")
     motion: Rule = Rule(tolerate=5)
     excess: Rule = Rule(tolerate=5)
+    weak: Rule = Rule(then="hold")
     start_s: Duration = 5.0
     late_s: Duration | None = None
     hang_s: Duration = 0.1

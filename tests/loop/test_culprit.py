@@ -17,6 +17,7 @@ ROW = {
     "tau_applied": np.array([1.0, 5.0, 0.0]),
     "tau": np.array([1.0, 9.5, 0.1]),
     "torque_off": np.array([-2.5, 0.5, 0.0]),
+    "torque_lost": np.array([0.0, 0.314, 0.0]),
 }
 
 
@@ -30,6 +31,7 @@ ROW = {
         (Fault.TORQUE, "knee: 4.5 N m off"),
         (Fault.MOTION, "hip: 2.5 N m off"),
         (Fault.ASTRAY, "toe: 0.7 rad off"),
+        (Fault.WEAK, "knee: 31% of the torque missing"),
         (Fault.HUNG, ""),
     ],
 )

@@ -39,7 +39,7 @@ def standing(robot, friction):
     J = np.vstack(rows)
     force = np.linalg.lstsq(J[:, :6].T, hold[:6], rcond=None)[0]
     torque = (hold - J.T @ force)[6:]
-    return MotionJudge(feet, limit, friction, np.zeros(len(limit))), State(t=0.0, q=q, v=v), torque, limit
+    return MotionJudge(feet, limit, friction, *np.zeros((2, len(limit)))), State(t=0.0, q=q, v=v), torque, limit
 
 
 def judge(robot, change, duration_s=0.3, friction=0.0):
@@ -67,6 +67,28 @@ def test_the_error_of_a_torque_is_recovered(robot, joint):
     assert off[joint] == pytest.approx(-0.05 * (shown - learnt), abs=1e-3)
     assert not any(verdicts[: round(begin / H)])
     assert all(verdicts[round((begin + 3 * SMOOTHING_S) / H) :])
+
+
+@pytest.mark.parametrize("joint", [4, 10])  # joints of different legs look alike at rest
+def test_a_torque_that_varies_without_any_effect_is_the_share_that_a_drive_lacks(joint):
+    varies, size = np.eye(12)[joint], 0.1
+
+    def change(t):
+        return size * np.sin(20.0 * t) * varies
+
+    by, verdicts, limit = judge("go1", change, 2.0, friction=0.2)
+    torque = standing("go1", 0.0)[2]
+    assert verdicts[-1] & Fault.WEAK
+    square = 0.5 * (size * limit[joint]) ** 2
+    assert by.lost[joint] == pytest.approx(square / (torque[joint] ** 2 + square), rel=0.1)  # means over half a second
+    assert np.count_nonzero(by.lost) == 1
+
+
+def test_torques_of_two_legs_that_lack_a_share_are_no_weak_drive():
+    for joints in ((1, 10), (2, 5)):
+        both = np.eye(12)[list(joints)].sum(axis=0)
+        _, verdicts, _ = judge("go1", lambda t, both=both: 0.1 * np.sin(20.0 * t) * both, 2.0, friction=0.2)
+        assert not any(verdict & Fault.WEAK for verdict in verdicts)
 
 
 def test_a_robot_at_rest_and_offsets_that_last_are_no_fault():
@@ -151,3 +173,30 @@ def test_a_weak_drive_is_noticed_before_its_torque_is_wrong_by_a_fifth(kind, sha
     tau = np.array([row["tau"][JOINT] for row in rig.rows[round(DEAD_S / H) : last]])
     assert (1.0 - share) * np.abs(tau).max() < 0.2 * rig.session.limits.torque[JOINT]
     assert np.abs(rig.rows[last]["torque_off"]).argmax() == JOINT
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["torque", "impedance"])
+def test_friction_that_hides_a_weak_drive_does_not_hide_that_it_lacks_a_share(kind):
+    """All joints of the plant have the dry friction that the judge knows; the drive applies 60 %."""
+    friction = 0.2
+    rig = walking("go1", kind, duration_s=2.4, parts=walking("go1", kind).parts | {"friction": friction})
+    storm = Storm(rig, Body(rig), np.random.default_rng(0))
+    machine, step = rig.machine, rig.machine._plant.step
+
+    def rubbed(command, dt):
+        v = machine._system.joint_velocities(machine._motion.state.v)
+        rows = np.array(command, copy=True)
+        rows.reshape(-1, 12)[0] -= friction * np.tanh(v / 0.05)
+        return step(rows, dt)
+
+    machine._plant.step = rubbed
+    begins = []
+    storm.at(1.5, lambda: begins.append(len(rig.rows)))
+    storm.at(1.5, lambda: storm.body.strength.__setitem__(JOINT, 0.6))
+    storm.lie(0.0, 9.0, lambda of: of["tau_applied"].__setitem__(slice(None), rig.loop.row.of["tau"]))
+    rig.run()
+    weak = [k for k, row in enumerate(rig.rows) if int(row["faults"]) & Fault.WEAK]
+    assert begins[0] < weak[0] < begins[0] + 0.5 / H
+    assert all(np.flatnonzero(rig.rows[k]["torque_lost"]) == JOINT for k in weak)
+    assert not rig.loop.safety.ended_by & ~Fault.MOTION  # later its torque may be wrong by more than friction
