@@ -110,6 +110,7 @@ def _take(step: Step, name: str, robot: Robot, peer: str | None, settings: tuple
     drive("trot", request, (*chosen, *settings), out, None)
     checks = step.judge(load(out), system)
     if peer is not None and step.name == "signs" and all(check.passed for check in checks):
+        _forget_keys()  # an answer given while joints still move is no answer
         seen = click.confirm("Did every printed foot move, in this order and direction?", err=True)
         note = "correct the keys turned and joints of the joint order in the robot file"
         checks.append(Check("seen by the operator", float(seen), 1.0, 1.0, note))
@@ -124,9 +125,14 @@ def _ask(step: Step, lines: list[str]) -> None:
     """
     for line in (f"step {step.name}: {step.task}", "One person holds the switch of the motors' supply.", *lines):
         click.echo(line, err=True)
-    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)  # a key pressed too early must not move the machine
+    _forget_keys()  # a key pressed too early must not move the machine
     if click.prompt("Type arm to let the machine move", err=True).strip().lower() != "arm":
         raise Stopped(f"step {step.name} was not armed; nothing has moved", TASK_FAILED)
+
+
+def _forget_keys() -> None:
+    """Discard what was typed before a question."""
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 def _plain(check: Check) -> dict[str, object]:

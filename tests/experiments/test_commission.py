@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import select
+import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,6 +14,7 @@ import pinocchio as pin
 import pytest
 
 from idcontrol import cli, robots
+from idcontrol.cli import commission as command
 from idcontrol.experiments import commission
 from idcontrol.experiments.commission import STEPS, judge_estop, judge_signs
 from idcontrol.loop.life import Phase
@@ -128,6 +133,26 @@ def test_a_setting_that_a_step_fixes_is_refused(key, tmp_path, capsys):
     assert cli.main(["commission", "go1", "--set", f"{key}=1", "--out", str(tmp_path / "day")]) == 2
     assert f"--set {key}: the step signs always has" in capsys.readouterr().err
     assert not (tmp_path / "day").exists()
+
+
+def test_an_answer_before_the_operator_is_asked_is_no_answer(monkeypatch):
+    keyboard, terminal = os.openpty()
+
+    def drive(*_):
+        os.write(keyboard, b"y\n")
+        time.sleep(0.05)  # until the terminal has it
+        assert select.select([terminal], [], [], 0.0)[0]
+
+    with os.fdopen(terminal) as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        monkeypatch.setattr(command, "_ask", lambda *_: None)
+        monkeypatch.setattr(command, "drive", drive)
+        monkeypatch.setattr("idcontrol.record.recording.load", lambda _: None)
+        monkeypatch.setattr("click.confirm", lambda *_, **__: bool(select.select([stdin], [], [], 0.0)[0]))
+        step = STEPS[0]._replace(judge=lambda *_: [])
+        (check,) = command._take(step, "go1", robots.load("go1"), "127.0.0.1:1", (), Path())
+    os.close(keyboard)
+    assert (step.name, check.passed) == ("signs", False)
 
 
 @pytest.mark.slow
