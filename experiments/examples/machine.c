@@ -10,7 +10,7 @@
  * prints what the system refuses). It behaves like the electronics of a robot:
  *
  * - It applies no torque until the loop commands one, then follows the newest command. Drives close the loop of its gains
- *   every 0.1 ms, within the torque limit; a new command changes their torque no faster than SLEW.
+ *   every 0.1 ms, within the torque limit; a new command, or the brake, changes their torque no faster than SLEW.
  * - It brakes until it rests if no command has come for PATIENCE (20) of its periods, or if the loop ends.
  * - It is ready again after the operator has recovered the loop.
  * - It sends its state in every period, HZ (1000) times per second.
@@ -49,7 +49,7 @@ enum { MOST_VALUES = 1 + 7 + 6 + 5 * MOST_JOINTS + 3 + 6 * MOST_FEET + 9 };
 
 static const double INERTIA = 0.1; /* of every joint [kg m2] */
 static double LIMIT = 40.0;        /* of every joint [N m]; -l replaces it */
-static const double SLEW = 8e3;    /* fastest change of torque by a new command [N m/s] */
+static const double SLEW = 8e3;    /* fastest change of torque by a new command or the brake [N m/s] */
 static const double DRIVE = 1e-4;  /* longest period of the drives [s] */
 static const double DAMPING = 1.0; /* of the brake [N m s/rad] */
 static const double REST = 0.05;   /* largest speed of a resting joint [rad/s] */
@@ -67,6 +67,7 @@ struct machine {
     double names;          /* number of the joints' names (idc_number); NaN: unknown */
     struct joint joint[MOST_JOINTS];
     double t;
+    enum idc_mode mode; /* of the last motion */
 };
 
 static int64_t now_ns(void) {
@@ -139,18 +140,21 @@ static void move(struct machine *m, enum idc_mode mode, const double *command, d
     for (uint32_t i = 0; i < m->joints; i++) {
         struct joint *joint = &m->joint[i];
         for (int k = 0; k < steps; k++) {
+            double tau = 0.0;
+            if (mode == IDC_RUNNING) tau = drive(joint, command, m->joints, i);
+            else if (mode != IDC_STOPPED) tau = -DAMPING * joint->v / (1.0 + h * DAMPING / INERTIA);
+            if (k == 0 && mode != m->mode) joint->fade = joint->tau - tau; /* the brake is no faster than SLEW, too */
+            if (mode == IDC_STOPPED) joint->fade = 0.0;
             const double fading = joint->fade;
-            joint->fade = mode == IDC_RUNNING ? copysign(fmax(fabs(fading) - SLEW * h, 0.0), fading) : 0.0;
-            double tau = mode == IDC_RUNNING ? drive(joint, command, m->joints, i) : 0.0;
-            tau += joint->fade;
-            if (mode != IDC_RUNNING && mode != IDC_STOPPED) tau = -DAMPING * joint->v / (1.0 + h * DAMPING / INERTIA);
-            tau = fmax(-LIMIT, fmin(LIMIT, tau));
+            joint->fade = copysign(fmax(fabs(fading) - SLEW * h, 0.0), fading);
+            tau = fmax(-LIMIT, fmin(LIMIT, tau + joint->fade));
             if (k == 0 || fading != 0.0) joint->tau = tau; /* the torque at the start of the period */
             joint->v += h * tau / INERTIA;
             joint->q += h * joint->v;
         }
     }
     m->t += dt;
+    m->mode = mode;
 }
 
 static double fastest(const struct machine *m) {

@@ -422,7 +422,7 @@ BRAKES = """
 #include "machine.c"
 #undef main
 int main(void) {
-    struct machine m = {.joints = 1};
+    struct machine m = {.joints = 1, .mode = IDC_DAMPED};
     const double command[5] = {0.0};
     LIMIT = 5.0;
     for (double v = -20.0; v <= 20.0; v += 10.0) {
@@ -430,18 +430,27 @@ int main(void) {
         move(&m, IDC_DAMPED, command, 1e-3);
         printf("%g\\n", m.joint[0].tau);
     }
+    LIMIT = 40.0;
+    m = (struct machine){.joints = 1, .mode = IDC_RUNNING, .joint = {{.v = 30.0, .tau = 30.0}}};
+    for (int k = 0; k < 3; k++) {
+        m.joint[0].v = 30.0;
+        move(&m, IDC_DAMPED, command, DRIVE);
+        printf("%g\\n", m.joint[0].tau);
+    }
 }
 """
 
 
 @needs_compiler
-def test_the_brake_of_a_machine_in_c_keeps_the_torque_limit(tmp_path):
+def test_the_brake_of_a_machine_in_c_keeps_limit_and_rate_of_torques(tmp_path):
     source = tmp_path / "brakes.c"
     source.write_text(BRAKES, encoding="utf-8")
     flags = [f"-I{HEADER.parent}", f"-I{C_SOURCE.parent}"]
     subprocess.run([COMPILER, *flags, "-o", tmp_path / "brakes", source, "-lm"], check=True)
     said = subprocess.run([tmp_path / "brakes"], capture_output=True, text=True, check=True).stdout
-    assert list(map(float, said.split())) == [5.0, 5.0, 0.0, -5.0, -5.0]
+    torques = list(map(float, said.split()))
+    assert torques[:5] == [5.0, 5.0, 0.0, -5.0, -5.0]
+    assert torques[5:] == pytest.approx([29.2, 28.4, 27.6], abs=1e-3)  # 8000 N m/s every 0.1 ms
 
 
 @needs_compiler
