@@ -88,7 +88,9 @@ class Observer:
                 heard=self._heard,
                 trust=Trust(policy.jump, policy.rest_speed, policy.frozen_s, policy.frozen),
                 drives=Drives(
-                    telemetry.row.of["tau"],
+                    telemetry.row.of["sent"],
+                    parts.limits.torque / parts.limits.power,
+                    np.zeros(a),
                     of["tau_applied"],
                     telemetry.row.of["q_des"],
                     policy.torque_share * parts.limits.torque,

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from idcontrol.dynamics.system import shorter
 from idcontrol.kernels.bound import Bound
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign
@@ -215,10 +216,12 @@ def off_unit(quaternion: Array) -> float:  # pragma: no cover - compiled
 class Drives(NamedTuple):
     """Torques that were sent to the drives and applied by them, and how long joints stood still; arrays of shape (a,).
 
-    The first three arrays are views of the loop's telemetry.
+    `rows`, `applied` and `reference` are views of the loop's telemetry.
 
     Attributes:
-        sent: Torques that were sent last [N m].
+        rows: Rows tau, q, v, kp, kd that were sent last, shape (5, a).
+        limit: Torque limits [N m].
+        sent: Torques of the drives by `rows` at the newest state that the machine sent [N m] (`expect`).
         applied: Torques that the drives report [N m]; NaN is not judged.
         reference: Reference positions of the joints [rad or m]; NaN if there are none.
         most: Largest allowed distance of an applied torque from the range of recently sent torques [N m].
@@ -229,6 +232,8 @@ class Drives(NamedTuple):
         reference_before: Reference position of each joint before it stood still [rad or m].
     """
 
+    rows: Array
+    limit: Array
     sent: Array
     applied: Array
     reference: Array
@@ -238,6 +243,22 @@ class Drives(NamedTuple):
     still: Array
     sent_before: Array
     reference_before: Array
+
+
+@njit(cache=True, inner=True, error_model="numpy")
+def expect(drives: Drives, circle: Booleans, q: Array, v: Array) -> None:  # pragma: no cover - compiled
+    """Write ``Drives.sent``: the torques of the drives at positions and velocities of the joints, shapes (a,).
+
+    The loop may use estimated positions instead, or add the errors of simulated sensors to them, but the drives feed
+    back their own readings.
+    """
+    rows = drives.rows
+    for j in range(drives.sent.shape[0]):
+        away = rows[1, j] - q[j]
+        if circle[j]:
+            away = shorter(away)
+        torque = rows[0, j] + rows[3, j] * away + rows[4, j] * (rows[2, j] - v[j])
+        drives.sent[j] = min(max(torque, -drives.limit[j]), drives.limit[j])
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -523,6 +544,7 @@ def judge(bound: Bound, values: Array, t: float, fresh: bool) -> int:  # pragma:
         to_world(turned, by.v, v[a:])
         for i in range(3):
             q[a + i], v[a + i] = FINER * by.q[i], FINER * v[a + i]
+    expect(by.drives, by.joints.circle, q, v)
     after = t - by.heard.t[0]
     if not obeys(by.drives, after):
         faults |= TORQUE

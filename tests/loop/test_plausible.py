@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 
 import numpy as np
 import pinocchio as pin
 import pytest
 
+from idcontrol import cli
 from idcontrol.loop.clock import NS
 from idcontrol.loop.plausible import (
     FORGOTTEN_S,
@@ -21,6 +23,7 @@ from idcontrol.loop.plausible import (
     Trust,
     accelerates,
     believable,
+    expect,
     moves,
     nothing,
     senses,
@@ -176,10 +179,29 @@ def test_a_filtered_velocity_is_believed_after_an_impact(filter_s, speed):
     assert first_doubt((*pair, turning(0.0)) for pair in zip(q, np.c_[v, np.zeros((200, 3))], strict=True)) is None
 
 
+def test_a_drive_is_expected_to_feed_back_the_state_that_the_machine_sent():
+    """Two joints, the second continuous and nearly half a turn from its target; a third is at its limit."""
+    rows = np.array([[1.0, 1.0, 1.0], [0.3, 3.0, 9.0], [2.0, 0.0, 0.0], [10.0, 10.0, 10.0], [0.5, 0.0, 0.0]])
+    drives = Drives(rows, np.full(3, 5.0), *np.zeros((9, 3)))
+    circle, q, v = np.array([False, True, False]), np.array([0.1, -3.0, 0.0]), np.array([1.0, 0.0, 0.0])
+    expect(drives, circle, q, v)
+    np.testing.assert_allclose(drives.sent, [1.0 + 2.0 + 0.5, 1.0 - 10.0 * (2.0 * np.pi - 6.0), 5.0], rtol=1e-14)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("robot", ["links", "go1"])
+def test_a_robot_with_wrong_encoders_stands_up_and_walks(robot, tmp_path, capsys):
+    """The loop adds the errors to the state, but the drives, which are stiff at first, feed back the true state."""
+    line = f"loop --robot {robot} --transport inprocess --pacing fast --duration 2 --json --out {tmp_path}/run --set "
+    assert cli.main([*line.split(), "loop.sensing.bias.encoder_rad=0.03"]) == 0
+    assert json.loads(capsys.readouterr().out)["completed"]
+
+
 @pytest.mark.parametrize(("torque", "doubted"), [(0.0, None), (0.02, 0.037), (0.2, 0.01)])
 def test_a_constant_reading_is_doubted_by_the_change_of_torque_and_reference(torque, doubted):
     """The reference moves at 0.2 rad/s; torques change by `torque` at once, with a limit of 1 N m."""
-    heard, drives = nothing(1), Drives(*np.zeros((3, 1)), np.full(1, Policy().torque_share), *np.zeros((5, 1)))
+    heard = nothing(1)
+    drives = Drives(np.zeros((5, 1)), *np.zeros((4, 1)), np.full(1, Policy().torque_share), *np.zeros((5, 1)))
     q, v = np.zeros(1), np.zeros(1)
     for k in range(1000):
         if not moves(heard, drives, TRUST, q, v, H if k else np.nan):
