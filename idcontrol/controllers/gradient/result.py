@@ -35,8 +35,9 @@ class Margin(NamedTuple):
     The active set stays the same while each force, velocity and torque changes by less than its distance, and active
     limits keep their multipliers. Changes of a contact's force and velocity are Euclidean norms. Distances are lower
     bounds: changes in other directions, or of other contacts, may be larger. If limits of friction and motors restrict
-    the demand of tasks, its own forces, joint velocities, torques and multipliers count, too. All are 0 if the step has
-    no derivative.
+    the demand of tasks, its own forces, joint velocities, torques and multipliers count, too. Which contacts are in
+    stance is constant, so no distance tells when a foot begins or ends to touch. All are 0 if the step has no
+    derivative.
 
     Attributes:
         force: Smallest change of a contact force at which the force leaves its face of the friction cone [N].
