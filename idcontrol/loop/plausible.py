@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from idcontrol.dynamics.system import shorter
+from idcontrol.dynamics.system import rotate, shorter
 from idcontrol.kernels.bound import Bound
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign
@@ -352,21 +352,6 @@ class Carried(NamedTuple):
     off: Array
 
 
-@njit(cache=True, inner=True)
-def to_world(quaternion: Array, v: Array, out: Array) -> None:  # pragma: no cover - compiled
-    """Write the first three entries of `v`, in the base's axes, in the world's axes into `out`.
-
-    The quaternion x, y, z, w of the base has unit norm, shape (4,).
-    """
-    turned = np.empty(3)
-    for i in range(3):  # v + w t + x × t, t = 2 x × v
-        j, k = (i + 1) % 3, (i + 2) % 3
-        turned[i] = 2.0 * (quaternion[j] * v[k] - quaternion[k] * v[j])
-    for i in range(3):
-        j, k = (i + 1) % 3, (i + 2) % 3
-        out[i] = v[i] + quaternion[3] * turned[i] + quaternion[j] * turned[k] - quaternion[k] * turned[j]
-
-
 @njit(cache=True, inner=True, error_model="numpy")
 def accelerates(carried: Carried, turned: Array, v: Array, specific: Array, after: float) -> bool:  # pragma: no cover
     """True unless the base's velocity changes otherwise than its accelerometer reads, by more than `LURCH`.
@@ -382,8 +367,8 @@ def accelerates(carried: Carried, turned: Array, v: Array, specific: Array, afte
         after: Time since the last state [s]; NaN to begin anew.
     """
     velocity, pull, same, agrees = np.empty(3), np.empty(3), True, True
-    to_world(turned, v, velocity)
-    to_world(turned, specific, pull)
+    rotate(turned, v, velocity)
+    rotate(turned, specific, pull)
     for i in range(3):
         same = same and specific[i] == carried.specific[i]
     continues = 0.0 < after <= GAP_S and not same
@@ -541,7 +526,7 @@ def judge(bound: Bound, values: Array, t: float, fresh: bool) -> int:  # pragma:
         assign(turned, by.q[3:7])
         assign(v[n:], by.v[3:6])
     if by.placed:
-        to_world(turned, by.v, v[a:])
+        rotate(turned, by.v, v[a:])
         for i in range(3):
             q[a + i], v[a + i] = FINER * by.q[i], FINER * v[a + i]
     expect(by.drives, by.joints.circle, q, v)

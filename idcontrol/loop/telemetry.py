@@ -57,10 +57,9 @@ def channels(wire: Format, notes: int) -> dict[str, tuple[int, ...]]:
 
     `sent` has the rows of the command (`SENT`). `torque_off` has the errors of torques that the motion shows, each as
     if the other joints were healthy (`idcontrol.loop.motion.MotionJudge.off`). `torque_lost` has the share that a weak
-    drive lacks. If the base is estimated, `q` and `v`
-    are the estimate, and `q_machine` and `v_machine` are the machine's values. Channels from ``q_des`` on are set only
-    in ticks that call planner and controller; ``q_des`` and ``v_des`` are also set on the path between lying and
-    standing.
+    drive lacks. If the base is estimated, `q` and `v` are the estimate, and `q_machine` and `v_machine` are the
+    machine's values. Channels from ``q_des`` on are set only in ticks that call planner and controller; ``q_des`` and
+    ``v_des`` are also set on the path between lying and standing.
     """
     joints, feet = (len(wire.torque_limit),), (wire.n_feet, 3)
     return {

@@ -10,6 +10,7 @@ import pinocchio as pin
 import pytest
 
 from idcontrol import cli
+from idcontrol.dynamics.system import rotate
 from idcontrol.loop.clock import NS
 from idcontrol.loop.plausible import (
     FORGOTTEN_S,
@@ -27,7 +28,6 @@ from idcontrol.loop.plausible import (
     moves,
     nothing,
     senses,
-    to_world,
 )
 from idcontrol.loop.safety import Fault, Policy
 from idcontrol.sensing import Sensing
@@ -112,7 +112,7 @@ def test_a_velocity_is_turned_into_the_world():
     rng = np.random.default_rng(0)
     for _ in range(10):
         turned, v, out = pin.Quaternion(pin.SE3.Random().rotation), rng.normal(size=6), np.zeros(3)
-        to_world(turned.coeffs(), v, out)
+        rotate(turned.coeffs(), v, out)
         np.testing.assert_allclose(out, turned.matrix() @ v[:3], atol=1e-14)  # rounding
 
 
