@@ -130,8 +130,11 @@ class Joystick:
         self._asked = np.zeros(3)
 
     def steer(self, axes: Array) -> None:
-        """Set the axes forward, left and turn to the left, -1 to 1; NaN for missing axes; further axes are ignored."""
-        stick = np.nan_to_num(axes[:3])
+        """Set the axes forward, left and turn to the left, clipped to -1 to 1; NaN for missing axes.
+
+        Further axes are ignored.
+        """
+        stick = np.nan_to_num(axes[:3]).clip(-1.0, 1.0)
         self._asked[:] = np.sign(stick) * np.maximum(np.abs(stick) - DEAD_BAND, 0.0) / (1.0 - DEAD_BAND) * self._most
 
     def reset(self, position: Array) -> None:

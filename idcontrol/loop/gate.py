@@ -17,12 +17,15 @@ from idcontrol.kernels.bound import Bound, bind, entry
 from idcontrol.kernels.jit import njit
 from idcontrol.loop.plausible import Joints
 from idcontrol.loop.safety import Cut, Fault, Limits, admit_kernel
-from idcontrol.loop.wire import LARGEST_GAIN, STIFFEST_RAD, STIFFEST_RAD_S
+from idcontrol.loop.wire import FARTHEST, FASTEST, LARGEST_GAIN, STIFFEST_RAD, STIFFEST_RAD_S
 from idcontrol.types import Array
 
 TIED: Final = 0.2
 """Largest torque of a drive's stiffness or damping due to targets away from the reference, as a share of the torque
 limit."""
+ASIDE: Final = (0.05, 0.5)
+"""Largest distance of targets from the reference [rad or m, rad/s or m/s]. Soft drives that pull a joint further aside
+are weaker than `TIED`, but the planner follows the measured posture, which then runs away."""
 EXCESS: Final = 5.0
 """A commanded torque beyond this multiple of the motor's full torque is a fault: no right controller computes it."""
 USABLE, BAD, HUGE = 0, 1, 2
@@ -88,6 +91,7 @@ class Gate(NamedTuple):
         held: Commanded rows q, v, kp, kd of the drives, shape (4, a).
         q_des: Reference positions of the joints, shape (a,) [rad or m].
         v_des: Reference velocities of the joints, shape (a,) [rad/s or m/s].
+        a_des: Reference accelerations of the joints, shape (a,) [rad/s² or m/s²].
         v_before: In: velocities of the joints when rows were sent last; out: velocities in `joints`; shape (a,).
         tau: Out: torques of the drives at the positions and velocities in `joints`, shape (a,) [N m].
         sent: In: rows tau, q, v, kp, kd that were sent last; out: rows that may be sent, shape (5, a).
@@ -99,6 +103,7 @@ class Gate(NamedTuple):
     held: Array
     q_des: Array
     v_des: Array
+    a_des: Array
     v_before: Array
     tau: Array
     sent: Array
@@ -112,14 +117,16 @@ def feedback(joints: Joints, sent: Array, j: int) -> float:  # pragma: no cover 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def tie(gate: Gate, j: int, dt: float) -> bool:  # pragma: no cover - compiled
-    """Move the targets of drive j in ``Gate.sent`` towards its reference (`TIED`); return True if one was too far.
+    """Move the targets of drive j in ``Gate.sent`` towards its reference; return True if one was too far.
 
-    The position may be as far ahead as the reference moves in the time `dt` [s].
+    They may be as far ahead as the reference moves in the time `dt` [s], and beyond that by `TIED` and `ASIDE`.
     """
-    sent, far = gate.sent, False
-    ahead = abs(gate.v_des[j]) * dt
-    for row, planned, allowed in ((1, gate.q_des[j], ahead), (2, gate.v_des[j], 0.0)):
-        most, off = allowed + TIED * gate.limits[0, j] / sent[row + 2, j], sent[row, j] - planned
+    sent, far, reference = gate.sent, False, (gate.q_des[j], gate.v_des[j], gate.a_des[j])
+    for row, aside in ((1, ASIDE[0]), (2, ASIDE[1])):
+        if sent[row + 2, j] == 0.0:
+            continue
+        planned, ahead = reference[row - 1], abs(reference[row]) * dt
+        most, off = ahead + min(aside, TIED * gate.limits[0, j] / sent[row + 2, j]), sent[row, j] - planned
         if abs(off) > most:  # False without a reference
             sent[row, j] = planned + np.copysign(most, off)
             far = True
@@ -170,8 +177,13 @@ def let_through(bound: Bound, drives: bool, tied: bool, share: float, dt: float)
         last[j] = min(max(sent[0, j] + feedback(joints, sent, j), -torque[j]), torque[j])
         sent[:, j] = 0.0
         if drives:
-            sent[1, j] = min(max(gate.held[0, j], low[j]), high[j])
-            sent[2, j] = min(max(gate.held[1, j], -speed[j]), speed[j])
+            for row, least, most in ((1, low[j], high[j]), (2, -speed[j], speed[j])):
+                sent[row, j] = min(max(gate.held[row - 1, j], least), most)
+                # joints without limits: a target of 1e308 has no finite torque
+                beyond = FARTHEST if row == 1 else FASTEST
+                if abs(gate.held[row - 1, j]) > beyond:
+                    sent[row, j] = min(max(sent[row, j], -beyond), beyond)
+                    cut |= 32
             for row, most in ((3, torque[j] / STIFFEST_RAD), (4, torque[j] / STIFFEST_RAD_S)):
                 sent[row, j] = max(min(share * gate.held[row - 1, j], most, LARGEST_GAIN), 0.0)
                 if sent[row, j] != share * gate.held[row - 1, j]:
@@ -219,7 +231,7 @@ class Setpoints:
         a = len(self.tau)
         self.sent, self.held = of["sent"], np.zeros((4, a))
         self.values = self.sent.ravel()
-        self._desired, self._v = (of["q_des"], of["v_des"]), np.full(a, np.nan)
+        self._desired, self._v = (of["q_des"], of["v_des"], of["a_des"]), np.full(a, np.nan)
         self._limits, self._share, self._tied = limits.gate, 1.0, False
         self._admitted = limits.gate.copy()
         most = EXCESS / limits.power * limits.torque

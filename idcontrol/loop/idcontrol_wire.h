@@ -229,7 +229,6 @@ static inline void idc_state_range(const struct idc_machine *m, double *low, dou
         high[i] = i < at.v ? 1e4 : i < at.tau ? 1e3 : 1e6;
         if (m->floating && i >= 4 && i < 8) high[i] = 2.0; /* other norms than 1 have a fault of their own */
         if ((i >= at.drive_error && i < at.temperature) || i >= at.buttons) high[i] = word;
-        if (i >= at.axes && i < at.buttons) high[i] = 1.01; /* drivers scale -32768 to -1.00003 */
         low[i] = i < at.drive_error ? -high[i] : unknown;
     }
     high[0] = 1.7976931348623157e308;

@@ -87,6 +87,8 @@ LARGEST = 65_507
 AHEAD = 1000
 """Largest gap of sequence numbers that is accepted without a second datagram: about a second for most loops."""
 
+FARTHEST = 1e4
+"""Largest position of a joint or of the base in a datagram [rad or m]."""
 FASTEST = 1e3
 """Largest velocity in a datagram [rad/s, m/s]; only a diverged simulation exceeds it."""
 
@@ -376,7 +378,7 @@ class Format:
         """Return bounds of the values of a command, low and high, shape (command_values,)."""
         torque, one = self.torque_limit, np.ones_like(self.torque_limit)
         gains = np.minimum(np.concatenate((torque / STIFFEST_RAD, torque / STIFFEST_RAD_S)), LARGEST_GAIN)
-        high = np.concatenate((torque, 1e4 * one, FASTEST * one, gains))
+        high = np.concatenate((torque, FARTHEST * one, FASTEST * one, gains))
         low = -high
         low[3 * len(one) :] = 0.0
         return low, high
@@ -388,11 +390,10 @@ class Format:
         """
         high = np.full(self.state_values, 1e6)
         of = views(high, self.state)
-        of["q"][:], of["v"][:] = 1e4, FASTEST
+        of["q"][:], of["v"][:] = FARTHEST, FASTEST
         if self.floating:
             of["q"][3:7] = 2.0  # other norms than 1 have a fault of their own
-        # drivers scale -32768 to -1.00003
-        of["t"][...], of["axes"][:] = np.finfo(np.float64).max, 1.01
+        of["t"][...] = np.finfo(np.float64).max
         for word in ("drive_error", "buttons", "joints", "model"):
             of[word][...] = 2.0**32 - 1.0
         low = -high

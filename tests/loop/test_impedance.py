@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from msgspec import structs
 
-from idcontrol.loop.gate import Setpoints
+from idcontrol.loop.gate import ASIDE, Setpoints
 from idcontrol.loop.plausible import Joints
 from idcontrol.loop.safety import Cut, Fault, Mode
-from idcontrol.loop.wire import HEAD_BYTES
+from idcontrol.loop.wire import FARTHEST, FASTEST, HEAD_BYTES
 from idcontrol.plants.drive import Driven
 from idcontrol.types import Command, ContactForces
 from tests.loop.rig import KD, KP, QUICK, RATE, TORQUE, Arm, ArmSession, H, Pd, Rig, limits, missed_brake
@@ -177,6 +177,12 @@ def test_negative_gains_are_not_sent_and_brake_the_machine(field):
     assert rig.machine.endpoint.inbox.dropped.max() == 0
 
 
+def channels(q_des=(0.0, 0.0), v_des=(0.0, 0.0)):
+    """Return the channels of telemetry that the gate reads and writes."""
+    of = {name: np.zeros(2) for name in ("tau_wanted", "tau", "a_des")}
+    return of | {"q_des": np.array(q_des), "v_des": np.array(v_des), "sent": np.zeros((5, 2))}
+
+
 finite = st.floats(-1e3, 1e3)
 
 
@@ -186,8 +192,7 @@ finite = st.floats(-1e3, 1e3)
 @settings(deadline=None)
 def test_the_gate_bounds_what_drives_do_at_the_measured_state(last, command, q, v, share, turns):
     joints = Joints(at_q=np.arange(2), circle=np.full(2, turns), at_v=np.arange(2), q=q, v=v)
-    of = {"tau_wanted": np.zeros(2), "tau": np.zeros(2), "q_des": np.zeros(2), "v_des": np.zeros(2)}
-    of["sent"] = np.zeros((5, 2))
+    of = channels()
     setpoints = Setpoints(of, joints, limits())
 
     def torque(rows):
@@ -214,8 +219,7 @@ def test_tracking_error_of_a_continuous_joint_is_the_shorter_way():
     joints = Joints(
         at_q=np.arange(2), circle=np.array([True, False]), at_v=np.arange(2), q=np.array([-3.1, 0.2]), v=np.zeros(2)
     )
-    of = {"tau_wanted": np.zeros(2), "tau": np.zeros(2), "q_des": np.array([3.1, 0.1]), "v_des": np.zeros(2)}
-    of["sent"] = np.zeros((5, 2))
+    of = channels(np.array([3.1, 0.1]))
     setpoints = Setpoints(of, joints, limits())
     assert setpoints.take(np.zeros(2), 0.11) is Fault.NONE  # 2 pi - 6.2 and 0.1
     assert setpoints.take(np.zeros(2), 0.09) is Fault.ASTRAY
@@ -225,8 +229,7 @@ def test_a_command_within_all_limits_passes_the_gate_to_the_bit():
     joints = Joints(
         at_q=np.arange(2), circle=np.zeros(2, bool), at_v=np.arange(2), q=np.full(2, 0.1), v=np.full(2, 0.3)
     )
-    of = {"tau_wanted": np.zeros(2), "tau": np.zeros(2), "q_des": np.zeros(2), "v_des": np.zeros(2)}
-    of["sent"] = np.zeros((5, 2))
+    of = channels()
     setpoints = Setpoints(of, joints, limits())
     command = np.array([[0.1, 0.2], [0.11, 0.104], [0.3, 0.31], KP, KD])
     setpoints.take(command, np.inf)
@@ -236,8 +239,7 @@ def test_a_command_within_all_limits_passes_the_gate_to_the_bit():
 
 def test_the_torque_of_a_stiff_drive_changes_within_its_rate_until_the_next_command():
     joints = Joints(at_q=np.arange(2), circle=np.zeros(2, bool), at_v=np.arange(2), q=np.zeros(2), v=np.zeros(2))
-    of = {"tau_wanted": np.zeros(2), "tau": np.zeros(2), "q_des": np.zeros(2), "v_des": np.zeros(2)}
-    of["sent"] = np.zeros((5, 2))
+    of = channels()
     setpoints, dv = Setpoints(of, joints, limits()), np.array([0.4, -0.7])
     for _ in range(50):  # the joints accelerate uniformly
         setpoints.take(np.array([np.zeros(2), joints.q, joints.v, np.full(2, 1e4), KD]), np.inf)
@@ -257,8 +259,7 @@ def test_targets_far_from_the_reference_of_a_model_add_at_most_a_fifth_of_the_li
     joints = Joints(
         at_q=np.arange(2), circle=np.zeros(2, bool), at_v=np.arange(2), q=np.full(2, 0.1), v=np.full(2, 0.3)
     )
-    of = {"tau_wanted": np.zeros(2), "tau": np.zeros(2), "q_des": np.full(2, 0.1), "v_des": np.full(2, 0.3)}
-    of["sent"] = np.zeros((5, 2))
+    of = channels(np.full(2, 0.1), np.full(2, 0.3))
     setpoints, torque = Setpoints(of, joints, limits()), np.array([0.1, 0.2])
     command = np.array([torque, of["q_des"], of["v_des"], KP, KD])
     command[row] += far
@@ -270,6 +271,45 @@ def test_targets_far_from_the_reference_of_a_model_add_at_most_a_fifth_of_the_li
         ahead = np.abs(KP * of["v_des"] * H) if row == 1 else 0.0
         added = np.sign(far) * (ahead + 0.2 * TORQUE) if tied else (KP, KD)[row - 1] * far
         np.testing.assert_allclose(setpoints.tau, np.clip(torque + added, -TORQUE, TORQUE), rtol=1e-9)
+
+
+@pytest.mark.parametrize(("row", "off", "cut"), [(1, 0.06, True), (1, 0.04, False), (2, 0.6, True), (2, 0.4, False)])
+def test_soft_drives_may_not_pull_a_joint_far_from_the_reference_of_a_model(row, off, cut):
+    joints = Joints(at_q=np.arange(2), circle=np.zeros(2, bool), at_v=np.arange(2), q=np.zeros(2), v=np.zeros(2))
+    of = channels()
+    setpoints, command = Setpoints(of, joints, limits()), np.zeros((5, 2))
+    command[3:] = 0.02 * KP, 0.02 * KD
+    command[row, 1] = off
+    setpoints.take(command, np.inf, tied=True)
+    assert (Cut.TARGET in setpoints.admit(1.0, H, drives=True)) is cut
+    assert setpoints.sent[row, 1] == pytest.approx(min(off, ASIDE[row - 1]))
+    of["v_des"][1], of["a_des"][1] = 20.0, 200.0  # targets are ahead of the reference by the motion in a period
+    command[2, 1] += 20.0
+    setpoints.take(command, np.inf, tied=True)
+    assert Cut.TARGET not in setpoints.admit(1.0, H, drives=True)
+
+
+def test_targets_of_drives_without_gains_need_no_reference():
+    joints = Joints(at_q=np.arange(2), circle=np.zeros(2, bool), at_v=np.arange(2), q=np.zeros(2), v=np.zeros(2))
+    setpoints = Setpoints(channels((2.0, 2.0)), joints, limits())
+    setpoints.take(np.zeros((5, 2)), np.inf, tied=True)
+    assert setpoints.admit(1.0, H, drives=True) is Cut.NONE
+
+
+@pytest.mark.parametrize(("field", "most"), [("q", FARTHEST), ("v", FASTEST)])
+@pytest.mark.parametrize("target", [1e5, -1e308])
+def test_targets_beyond_all_reason_at_joints_without_limits_brake_the_machine(field, most, target):
+    def wrong(call, command):
+        return structs.replace(command, **{field: np.full(2, target)}) if call > 100 else command
+
+    session = DrivenSession()
+    session.limits = replace(session.limits, speed=np.full(2, np.inf))
+    rig = driven(wrong, session=session, policy=structs.replace(QUICK, tracking=1e3))
+    rows = sent_in(rig)
+    assert rig.loop.safety.ended_by is Fault.CUT
+    assert np.isfinite(rows).all()
+    assert np.abs(rows[:, 1 if field == "q" else 2]).max() == most
+    assert rig.machine.endpoint.inbox.dropped.max() == 0
 
 
 @pytest.mark.parametrize("field", ["q", "v", "kp", "kd"])

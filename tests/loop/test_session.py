@@ -90,6 +90,9 @@ def test_a_walk_follows_the_joystick_of_its_machine_and_stands_without_one():
         planner(structs.replace(session.start, t=session.start.t + t))
     # half of the speed ahead, the full speed to the right, the full turn: the robot file has 0.4 m/s and 0.6 rad/s
     np.testing.assert_allclose(planner.notes()[:3], [0.2, -0.4, 0.6])
+    planner.steer(np.array([0.525, -1.02, 5.0, 0.0]))  # a stick that is not calibrated commands no more
+    planner(structs.replace(session.start, t=session.start.t + 1.0005))
+    np.testing.assert_allclose(planner.notes()[:3], [0.2, -0.4, 0.6])
     planner.steer(np.full(4, np.nan))
     planner(structs.replace(session.start, t=session.start.t + 1.001))
     np.testing.assert_array_equal(planner.notes()[:3], 0.0)

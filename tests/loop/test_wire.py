@@ -231,7 +231,7 @@ def test_the_range_of_a_state_exceeds_that_of_any_real_machine():
     bounds = np.r_[np.finfo(float).max, [1e4] * 3, [2.0] * 4, 1e4, [1e3] * 7, [1e6] * 10]
     # drive error, temperature, voltage, emergency stop, joystick, joints, model
     words = 2.0**32 - 1.0
-    may_be_unknown = np.r_[words, [1e6] * 3, [1.01] * 4, [words] * 3]
+    may_be_unknown = np.r_[words, [1e6] * 7, [words] * 3]
     assert form.state_values == len(bounds) + len(may_be_unknown)
     np.testing.assert_array_equal(high, np.r_[bounds, may_be_unknown])
     np.testing.assert_array_equal(low[: len(bounds)], np.r_[0.0, -high[1 : len(bounds)]])
