@@ -101,8 +101,10 @@ class ControlLoop:
         """
         self._parts, self._clock, self._policy, self._attended = parts, clock, policy, attended
         self._timing = Timing(period, duration, policy.late_ns(period / NS))
-        # only estimators read accelerometer and applied torques
-        unread = ("accelerometer", "tau_applied") if parts.sense is None else ()
+        # only estimators read accelerometer and applied torques; a controller that reads forces rejects NaN itself
+        unread = ["accelerometer", "tau_applied"] if parts.sense is None else []
+        if parts.sense is None and parts.stance is None:
+            unread += ["force_sensed", "normal_sensed"]
         self.endpoint = Endpoint.of_loop(link, parts.wire, numbers, unread)
         self.safety, self.counts, self._progress = Safety(), Counts(), Progress()
         self._cut_since: list[int | None] = [None, None]  # the gate has cut in every tick since; by `UNABLE`

@@ -147,7 +147,8 @@ class Fault(enum.IntFlag):
     """The force on the base that no contact explains differs from its usual value by more than `Policy.load_share` of
     the weight (`idcontrol.loop.load`)."""
     MOTION = 8388608
-    """The motion contradicts the torque of one joint: its drive or its encoder is faulty (`idcontrol.loop.motion`)."""
+    """The motion contradicts the torque of one joint: its drive or its encoder is faulty (`idcontrol.loop.motion`).
+    While a joint is `ASTRAY`, a run that this would end ends as `ASTRAY`."""
     EXCESS = 16777216
     """A commanded torque is many times beyond its limit (`idcontrol.loop.gate.EXCESS`); it is not sent."""
     WEAK = 33554432
@@ -403,7 +404,9 @@ def advance(safety: Safety, policy: Policy, now: int, inputs: Inputs) -> Safety:
     if mode is Mode.RUNNING:
         streak = _lasting(streak, inputs.faults, inputs.unchanged)
         for fault, reaction in _exceeded(policy, streak):
-            ended_by |= fault
+            # a limp or falling robot hits its stops or the ground: the motion then accuses a drive that is sound
+            strays = fault is Fault.MOTION and streak[_FAULTS.index(Fault.ASTRAY)]
+            ended_by |= Fault.ASTRAY if strays else fault
             stop |= reaction == "stop"
             damp |= reaction == "damp"
     elif mode is Mode.DAMPED and inputs.slow:

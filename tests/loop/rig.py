@@ -98,17 +98,17 @@ def missed_brake(q, v, tau, last=None) -> float:
 
 
 class Swing:
-    """A planner: both joints swing at 1 Hz."""
+    """A planner: both joints swing at 1 Hz, and so many feet stand."""
 
-    def __init__(self):
-        self.begin = 0.0
+    def __init__(self, feet=0):
+        self.begin, self.feet = 0.0, feet
 
     def reset(self, state):
         self.begin = state.t
 
     def __call__(self, state):
         phase = 2 * np.pi * (state.t - self.begin)
-        held = Reference.standing(0.3 * np.sin(phase) * np.ones(2), 0)
+        held = Reference.standing(0.3 * np.sin(phase) * np.ones(2), self.feet)
         return msgspec.structs.replace(held, v=0.6 * np.pi * np.cos(phase) * np.ones(2))
 
     def notes(self):
@@ -173,7 +173,7 @@ class ArmSession:
         self.orders = {"swapped": MachineOrder(joints=("elbow", "shoulder"), turned=("elbow",))}
 
     def planner(self):
-        return Swing()
+        return Swing(len(self.feet))
 
     def setup(self):
         return controllers.Setup(system=arm(), contacts=None, h=1.0 / self.config.rate_hz)

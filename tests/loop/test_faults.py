@@ -519,8 +519,11 @@ def test_an_occasional_nan_does_not_end_the_run(runs):
 
 
 @pytest.mark.parametrize(("parts", "ended"), [({}, Fault.NONE), ({"sense": lambda: Observed()}, Fault.SILENT)])
-@pytest.mark.parametrize("channel", ["accelerometer", "tau_applied"])
+@pytest.mark.parametrize("channel", ["accelerometer", "tau_applied", "force_sensed", "normal_sensed"])
 def test_a_reading_that_is_no_number_brakes_only_a_loop_that_reads_it(runs, channel, parts, ended):
+    session = ArmSession()
+    session.feet = ("hand",)
+
     def before(rig):
         post = rig.machine.endpoint.post
 
@@ -533,7 +536,7 @@ def test_a_reading_that_is_no_number_brakes_only_a_loop_that_reads_it(runs, chan
         else:
             rig.clock.at(NS // 5, lambda: setattr(rig.machine.endpoint, "post", posted))
 
-    assert runs(before=before, parts=parts).loop.safety.ended_by is ended
+    assert runs(before=before, parts=parts, session=session).loop.safety.ended_by is ended
 
 
 class Observed:

@@ -96,6 +96,16 @@ def test_a_fault_is_tolerated_as_often_in_a_row_as_its_rule_says(fault, name, th
     assert advance(safety, policy, 4 * MS, Inputs(fault, heard=True)).mode is expected
 
 
+@pytest.mark.parametrize(("also", "ended"), [(Fault.ASTRAY, Fault.ASTRAY), (Fault.LOAD, Fault.MOTION)])
+def test_a_joint_that_strays_explains_a_motion_that_contradicts_its_torque(also, ended):
+    safety = Safety(mode=Mode.RUNNING)
+    for k in range(6):
+        assert safety.mode is Mode.RUNNING
+        safety = advance(safety, Policy(), k * MS, Inputs(Fault.MOTION | also, heard=True))
+    assert safety.mode is Mode.DAMPED
+    assert safety.ended_by is ended
+
+
 @pytest.mark.parametrize("ticks", [1, 2, 3])
 def test_a_fault_of_states_counts_once_per_state_if_the_machine_is_slower_than_its_loop(ticks):
     policy, safety = Policy(hot=Rule(tolerate=3)), Safety(mode=Mode.RUNNING)
