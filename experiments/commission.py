@@ -14,9 +14,11 @@ import msgspec
 import numpy as np
 import pinocchio as pin
 
+from idcontrol import robots
 from idcontrol.controllers import Setup
 from idcontrol.dynamics.system import System
 from idcontrol.loop.life import smooth
+from idcontrol.loop.motion import UNKNOWN
 from idcontrol.loop.record import working
 from idcontrol.loop.safety import NAMES, Fault, Mode
 from idcontrol.record.recording import Run
@@ -157,8 +159,28 @@ def judge_signs(run: Run, system: System) -> list[Check]:
         Check(
             "other joints, largest motion [°]", float(np.nan if not reached[worst] else others.max()), 0.0, 0.5, note
         ),
+        *([_torque_off(run, system)] if reached[worst] else []),
         _no_fault(run),
     ]
+
+
+def _torque_off(run: Run, system: System) -> Check:
+    """Compare the mean torque sent to each joint while it moves with the torque that holds the leg by the model.
+
+    They may differ by a third, or by the dry friction of the joint.
+    """
+    robot, names, rows = robots.load(run.config["robot"]), system.actuated_names, working(run.arrays)
+    friction = UNKNOWN * system.effort_limit
+    if robot.description.actuators is not None:
+        friction = robot.actuators(names).friction
+    weights = [pin.computeGeneralizedGravity(system.model, system.data, q) for q in run.arrays["q"][rows]]
+    both = np.stack((run.arrays["tau"][rows], np.array(weights)[:, system.order[system.n_unactuated :]]))
+    joint = (_times(run) - REST_S) // (4.0 * RISE_S)
+    sent, model = np.stack([both[:, joint == j, j].mean(axis=1) for j in range(len(names))], axis=1)
+    off = np.abs(sent - model) / np.maximum(np.abs(model) / 3.0, friction)
+    j = int(off.argmax())
+    note = f"{names[j]}: {sent[j]:.3g} N m instead of {model[j]:.3g} N m: weak drive, wrong torque constant or mass"
+    return Check("torque beside the model's / tolerance", float(off[j]), 0.0, 1.0, note)
 
 
 def judge_estop(run: Run, system: System) -> list[Check]:

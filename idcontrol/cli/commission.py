@@ -37,6 +37,7 @@ def command(
     Each step is a run of the loop. The next step begins only if the measured numbers are in their accepted ranges.
     """
     from idcontrol import robots
+    from idcontrol.config.configuration import parse_setting
     from idcontrol.experiments.commission import STEPS
     from idcontrol.loop.realtime import one_blas_thread
     from idcontrol.record.recording import claim, fresh_folder
@@ -55,6 +56,9 @@ def command(
         out = fresh_folder("runs", f"commission-{robot.name}")
     else:
         claim(out)
+    hanging = [step.name for step in chosen if step.settings.get("hoist.hangs")]
+    if peer is None and hanging and any(parse_setting(setting)[0] == "plant" for setting in settings):
+        click.echo(f"the steps {', '.join(hanging)} do not use the plant: the base of the robot is fixed", err=True)
     for step in chosen:
         checks = _take(step, name, robot, peer, settings, out / step.name)
         missed = [check for check in checks if not check.passed]

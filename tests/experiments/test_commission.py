@@ -44,15 +44,17 @@ def signs():
     """Returns the record of a step `signs` at 100 Hz, in which joints move by `gains` (a, a) times their references."""
     system = robots.load("go1").system()
 
-    def make(gains=None, seconds=None, fault="astray", missing=(0.0, 0.0)):
+    def make(gains=None, seconds=None, fault="astray", missing=(0.0, 0.0), strength=1.0):
         t = 0.01 * np.arange(100 * round(commission.settings_of(STEPS[0], system)["duration_s"]))
         offsets = np.array([commission.one_by_one(each, 12)[0] for each in t])
         q = np.tile(robots.load("go1").standing_state(system).q, (len(t), 1))
         q[:, 7:] += offsets @ (np.eye(12) if gains is None else gains).T
         q_des = q[0, 7:] + offsets
+        weight = np.array([pin.computeGeneralizedGravity(system.model, system.data, each)[6:] for each in q])
         arrays = {
             "q": q,
             "q_des": q_des,
+            "tau": weight / strength,
             "t_machine": 3.0 + t,
             "mode": np.full(len(t), Mode.RUNNING),
             "phase": np.full(len(t), Phase.WORKING),
@@ -61,7 +63,9 @@ def signs():
         ended["error"] = f"{fault}: why"
         rows = np.flatnonzero(~((t > missing[0]) & (t < missing[1])) & (t < (seconds or np.inf)))
         return SimpleNamespace(
-            arrays={name: values[rows] for name, values in arrays.items()}, config={"rate_hz": 100.0}, metrics=ended
+            arrays={name: values[rows] for name, values in arrays.items()},
+            config={"rate_hz": 100.0, "robot": "go1"},
+            metrics=ended,
         )
 
     return lambda **options: [check for check in judge_signs(make(**options), system) if not check.passed]
@@ -87,6 +91,19 @@ def test_a_weak_joint_is_named(signs):
     assert [check.what for check in missed] == ["commanded joint, farthest from 2°"]
     assert missed[0].value == pytest.approx(0.6)
     assert missed[0].note.startswith("FR_calf_joint: wrong torque constant")
+
+
+@pytest.mark.parametrize("joint", [0, 4])
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.8])
+def test_a_drive_that_needs_more_torque_than_the_weight_of_its_leg_is_named(signs, joint, share):
+    missed = signs(strength=np.where(np.arange(12) == joint, share, 1.0))
+    assert [check.what for check in missed] == (["torque beside the model's / tolerance"] if share < 0.75 else [])
+    assert all(check.note.startswith(robots.load("go1").system().actuated_names[joint]) for check in missed)
+
+
+def test_the_weight_of_a_leg_that_is_less_than_its_friction_says_nothing_of_the_drive(signs):
+    assert signs(strength=np.where(np.arange(12) == 5, 0.8, 1.0)) == []
+    assert signs(strength=np.where(np.arange(12) == 5, 0.3, 1.0))
 
 
 def test_a_joint_that_ran_away_is_named(signs):
@@ -133,6 +150,13 @@ def test_a_setting_that_a_step_fixes_is_refused(key, tmp_path, capsys):
     assert cli.main(["commission", "go1", "--set", f"{key}=1", "--out", str(tmp_path / "day")]) == 2
     assert f"--set {key}: the step signs always has" in capsys.readouterr().err
     assert not (tmp_path / "day").exists()
+
+
+def test_steps_on_the_hoist_say_that_they_do_not_use_the_plant(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(command, "_take", lambda *_: [])
+    day = ["commission", "go1", "--step", "hoist", "--step", "stand", "--out", str(tmp_path / "day"), "--json"]
+    assert cli.main([*day, "--set", "plant=mujoco"]) == 0
+    assert capsys.readouterr().err == "the steps hoist do not use the plant: the base of the robot is fixed\n"
 
 
 def test_an_answer_before_the_operator_is_asked_is_no_answer(monkeypatch):
