@@ -129,7 +129,7 @@ def table(values: Mapping[str, Any], goals: Mapping[str, Any]) -> dict[str, list
 
     Returns:
         Rows with `label`, `value`, `unit`, `goal` and `note` as text, and `met`: True if the goal is met, False if
-        not, None without a goal.
+        not, None without a goal or a value: some metrics need a longer run.
     """
     topics: dict[str, list[dict[str, Any]]] = {}
     notes = values.get("notes") or {}
@@ -203,7 +203,7 @@ def command(run: Run) -> str:
 
 def _judged(quantity: Quantity, value: Any, goal: Any) -> dict[str, Any]:
     sign = "" if isinstance(goal, bool) else "≥ " if quantity.more_is_better else "≤ "
-    return {"goal": sign + quantity.text(goal), "met": quantity.meets(value, goal)}
+    return {"goal": sign + quantity.text(goal), "met": None if value is None else quantity.meets(value, goal)}
 
 
 def _state(run: Run, values: Mapping[str, Any]) -> tuple[str, str]:
