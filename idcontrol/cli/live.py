@@ -16,7 +16,7 @@ import numpy as np
 
 from idcontrol.cli.view import find_robot
 from idcontrol.loop.clock import NS
-from idcontrol.loop.jobs import ViewJob, decode
+from idcontrol.loop.jobs import ViewJob, receive
 from idcontrol.loop.life import Phase
 from idcontrol.loop.memory import attach
 from idcontrol.loop.ring import Ring
@@ -37,7 +37,7 @@ READY = "ready"
 
 def main() -> int:
     """Show a running loop until standard input closes; return the exit status."""
-    job = decode(sys.stdin.readline(), ViewJob)
+    job = receive(ViewJob)
     with contextlib.suppress(OSError):
         os.nice(19)
     session = resolve(job.target, job.config)

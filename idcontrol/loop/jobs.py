@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
+import sys
 from collections.abc import Sequence
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from idcontrol.config import processes
+from idcontrol.loop.stop import SIGNALS
 
 Job = TypeVar("Job", bound=msgspec.Struct)
 
@@ -101,6 +104,14 @@ def encode(job: msgspec.Struct) -> bytes:
 def decode(line: str, kind: type[Job]) -> Job:
     """Return the job of type `kind` that `encode` wrote as `line`."""
     return msgspec.convert(json.loads(line), kind)
+
+
+def receive(kind: type[Job]) -> Job:
+    """Return the job on standard input, of type `kind`; ignore `SIGNALS` from then on."""
+    # a service manager sends them to all processes at once; without recorder or plant, the loop could only brake
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    return decode(sys.stdin.readline(), kind)
 
 
 def start(module: str, job: msgspec.Struct, descriptors: Sequence[int]) -> subprocess.Popen[bytes]:

@@ -1,14 +1,13 @@
 """A plant in a separate process, instead of the hardware.
 
 The process reads a job (one line of JSON) from its standard input and then ticks at its rate until it has stopped. It
-stops on request, after braking because commands stopped, or when the plant diverges (`idcontrol.loop.machine`). While
-the plant is still held, it also stops when the process that started it ends.
+stops when its loop stops, after braking because commands stopped, or when the plant diverges
+(`idcontrol.loop.machine`). While the plant is still held, it also stops when the process that started it ends.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
 
 import msgspec
@@ -17,7 +16,7 @@ import numpy as np
 from idcontrol.kernels.linked import compile_linked
 from idcontrol.loop import machine, realtime
 from idcontrol.loop.clock import NS, Pacer, WallClock
-from idcontrol.loop.jobs import PlantJob, decode
+from idcontrol.loop.jobs import PlantJob, receive
 from idcontrol.loop.life import ON_THE_WAY, Life
 from idcontrol.loop.machine import Machine
 from idcontrol.loop.memory import attach
@@ -64,7 +63,7 @@ def warm(plant: Plant, session: Session, start: State, dt: float) -> None:
 
 def main() -> int:
     """Run the plant of the job on standard input; return the exit status, 0."""
-    job = decode(sys.stdin.readline(), PlantJob)
+    job = receive(PlantJob)
     np.seterr(all="ignore")  # a value that is not finite is a fault of its tick, not an error of NumPy
     session, dt = resolve(job.target, job.config), job.period / NS
     wire = wire_format(session)
@@ -78,16 +77,13 @@ def main() -> int:
         link, plant, session, period_s=dt, numbers=SessionNumbers(own=job.session, other=job.loop_session),
         policy=msgspec.structs.replace(machine.WATCHDOG, late_s=job.silence_s), start=start,
     )  # fmt: skip
-    asked: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     clock = WallClock()
     clock.meanwhile = lambda: body.endpoint.poll(clock.now())
     pacer = Pacer(clock, job.period)
     with realtime.undisturbed(cpus=sorted(os.sched_getaffinity(0))):
         while not body.finished:
             orphaned = os.getppid() != job.parent and body.safety.mode in NOT_BEGUN
-            body.tick(pacer.wait(), stop=bool(asked) or orphaned)
+            body.tick(pacer.wait(), stop=orphaned)
             ring.push(body.row.values)
     link.close()
     return 0

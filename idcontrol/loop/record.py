@@ -27,7 +27,7 @@ from idcontrol.config.configuration import jsonable
 from idcontrol.loop import machine
 from idcontrol.loop.clock import NS
 from idcontrol.loop.culprit import culprit
-from idcontrol.loop.jobs import RecordJob, decode
+from idcontrol.loop.jobs import RecordJob, decode, receive
 from idcontrol.loop.life import Phase
 from idcontrol.loop.memory import attach
 from idcontrol.loop.ring import Ring
@@ -529,7 +529,7 @@ def end_speed(recorded: Mapping[str, Array]) -> float | None:
 
 def main() -> int:
     """Drain the rings into a record; return the exit status: 0, or the number of the disk's error."""
-    job = decode(sys.stdin.readline(), RecordJob)
+    job = receive(RecordJob)
     try:
         _record(job)
     except OSError as error:

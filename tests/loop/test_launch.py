@@ -54,7 +54,7 @@ class Spinning(Pd):
 
 
 class Terminated(Pd):
-    """Sends its own process a signal in the middle of the run."""
+    """Sends a signal to its own process and the processes that it started, in the middle of the run."""
 
     number = signal.SIGTERM
 
@@ -63,7 +63,8 @@ class Terminated(Pd):
 
     def end(self, call, command):
         if call == BEYOND_REHEARSAL:
-            os.kill(os.getpid(), self.number)
+            for pid in (*children(os.getpid(), "idcontrol.loop."), os.getpid()):
+                os.kill(pid, self.number)
         return command
 
 
