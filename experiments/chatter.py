@@ -23,12 +23,12 @@ import numpy as np
 from msgspec import structs
 
 from idcontrol import controllers, robots
+from idcontrol.bench.problems import walks
 from idcontrol.config.configuration import Duration, NotNegative, Positive, Rate, Seed
 from idcontrol.controllers import Gains, InverseSettings
 from idcontrol.errors import InputError
 from idcontrol.experiments.case import Case, Progress
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
-from idcontrol.problems import walks
 from idcontrol.types import Array, Reference, State, Status
 
 JUMP_NM: Final = 0.2

@@ -1,16 +1,16 @@
 """Random contact problems solved by every model and solver: counts of solved, unsolved and wrong answers.
 
-`idcontrol.judge.missed` checks every answer that a solver reports as solved, from the problem alone. A forward problem
-whose gaps are not negative always has a solution (math.md, sections 5.1 and 7.3), so reporting it unsolved is an error.
-In an inverse problem prescribed velocities may press bodies into each other. For an unsolved inverse problem a linear
-program, independent of the solvers, looks for a certificate that no velocity of the free bodies keeps all contacts
-apart. Without a certificate, models with a convex problem have missed a solution; for the Coulomb LCP, all contact
-modes are searched instead (`idcontrol.solvers.modes`). The search grows exponentially with the number of coupled
-contacts; if it reaches its limit, the problem counts as undecided. Unsolved problems of the no-slip models are not
-examined.
+`idcontrol.bench.judge.missed` checks every answer that a solver reports as solved, from the problem alone. A forward
+problem whose gaps are not negative always has a solution (math.md, sections 5.1 and 7.3), so reporting it unsolved is
+an error. In an inverse problem prescribed velocities may press bodies into each other. For an unsolved inverse problem
+a linear program, independent of the solvers, looks for a certificate that no velocity of the free bodies keeps all
+contacts apart. Without a certificate, models with a convex problem have missed a solution; for the Coulomb LCP, all
+contact modes are searched instead (`idcontrol.solvers.modes`). The search grows exponentially with the number of
+coupled contacts; if it reaches its limit, the problem counts as undecided. Unsolved problems of the no-slip models are
+not examined.
 
-The preset ``hostile`` runs every model on badly scaled problems (`idcontrol.problems.steps.hostile_step`) and judges
-each contact relative to its own quantities (`idcontrol.judge.violation`).
+The preset ``hostile`` runs every model on badly scaled problems (`idcontrol.bench.problems.steps.hostile_step`) and
+judges each contact relative to its own quantities (`idcontrol.bench.judge.violation`).
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from idcontrol import judge
+from idcontrol.bench import judge
+from idcontrol.bench.judge import Law
+from idcontrol.bench.judge import models as judged
+from idcontrol.bench.problems.lcps import edge_rows, excluded, normal_rows
+from idcontrol.bench.problems.steps import hostile_step, kind_of, numbered_step
 from idcontrol.config.configuration import Count, Seed, jsonable
 from idcontrol.experiments.case import Progress, timed
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes, save
-from idcontrol.judge import Law
-from idcontrol.judge import models as judged
 from idcontrol.models import coulomb, dissipation, no_slip, viscous
 from idcontrol.models.step import ContactModel, StepProblem
 from idcontrol.models.whitened import whiten
-from idcontrol.problems.lcps import edge_rows, excluded, normal_rows
-from idcontrol.problems.steps import hostile_step, kind_of, numbered_step
 from idcontrol.solvers.active_set import project
 from idcontrol.solvers.lcp import RowLcpResult
 from idcontrol.solvers.lemke import solve_regularized

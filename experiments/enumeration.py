@@ -22,6 +22,8 @@ import numpy as np
 import pinocchio as pin
 
 from idcontrol import robots
+from idcontrol.bench.problems.lcps import coulomb_lcp
+from idcontrol.bench.problems.machines import H, inverse_step
 from idcontrol.config.configuration import Count, Positive, Seed
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.controllers import schemes
@@ -36,8 +38,6 @@ from idcontrol.models import coulomb
 from idcontrol.models.distribution import torque_map
 from idcontrol.models.step import StepProblem
 from idcontrol.models.whitened import whiten
-from idcontrol.problems.lcps import coulomb_lcp
-from idcontrol.problems.machines import H, inverse_step
 from idcontrol.scenes.walk import WalkConfig, WalkScene
 from idcontrol.solvers.enumerate import NearestProblem, nearest_solution, tick_nodes
 from idcontrol.solvers.mindiff import nearest_basis

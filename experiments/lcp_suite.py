@@ -1,6 +1,6 @@
 """Table 1 of Trinkle et al. 1997 on generated problems of the same sizes: shares solved and shares without a solution.
 
-The paper's 328 data sets are lost. The generated problems are bodies in contact (`idcontrol.problems.piles`): the
+The paper's 328 data sets are lost. The generated problems are bodies in contact (`idcontrol.bench.problems.piles`): the
 paper's pyramid LCP (math.md, section 9; `idcontrol.models.acceleration`) with rolling and a few sliding contacts. Each
 problem is solved at several μ, equal at all contacts. With sliding friction a problem may have no solution (Painlevé):
 if no method solves it, `idcontrol.solvers.existence.decide` searches for a solution or a proof that there is none.
@@ -18,13 +18,13 @@ import msgspec
 import numpy as np
 from scipy.optimize import linprog
 
+from idcontrol.bench.problems.piles import random_pile
 from idcontrol.config.configuration import Count, Seed
 from idcontrol.errors import InputError
 from idcontrol.experiments.case import Case, Progress
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
 from idcontrol.models import acceleration
 from idcontrol.models.acceleration import AccelerationProblem, PyramidLcp
-from idcontrol.problems.piles import random_pile
 from idcontrol.solvers.existence import Existence, decide
 from idcontrol.solvers.interior_point import pyramid_start, solve_interior_point
 from idcontrol.solvers.lcp import lcp_residual

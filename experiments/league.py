@@ -1,8 +1,8 @@
 """Contact problems solved by every installed solver; one judge checks all answers (``idcontrol league``).
 
 The problems come from recorded trots and grasps, random steps of machines and boxes, hostile steps
-(`idcontrol.problems.steps`), and the user's sets (``--set 'data=["FOLDER"]'``). All have Coulomb friction with a
-circular cone; `idcontrol.judge.miss` measures, in the units of the problem, how far an answer violates this law.
+(`idcontrol.bench.problems.steps`), and the user's sets (``--set 'data=["FOLDER"]'``). All have Coulomb friction with a
+circular cone; `idcontrol.bench.judge.miss` measures, in the units of the problem, how far an answer violates this law.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Annotated, Any, Final
 import msgspec
 import numpy as np
 
+from idcontrol.bench.judge import miss
 from idcontrol.bench.league.problems import RECORDED, FrictionProblem, of_step, read
 from idcontrol.bench.league.solvers import OURS, Solver, entered, plain
+from idcontrol.bench.problems.steps import hostile_step, numbered_step
 from idcontrol.config.configuration import Seed
 from idcontrol.config.places import Kind, at
 from idcontrol.experiments.case import Case, Progress
 from idcontrol.experiments.findings import Drawing, Finding, Results, axes
-from idcontrol.judge import miss
-from idcontrol.problems.steps import hostile_step, numbered_step
 from idcontrol.types import Array
 
 SOLVED: Final = 1e-8

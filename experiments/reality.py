@@ -8,13 +8,13 @@ from typing import Final
 
 import numpy as np
 
+from idcontrol.bench.claims import Claim
+from idcontrol.bench.judge import miss
 from idcontrol.bench.league.problems import read
 from idcontrol.errors import InputError
 from idcontrol.experiments import icub_forces, tosses
-from idcontrol.judge import miss
 from idcontrol.models.coulomb_cone import solve_delassus
 from idcontrol.solvers.status import SOLVED
-from idcontrol.trust import Claim
 
 TOSSES: Final = "cube_tosses.npz"
 WALK: Final = "icub_walk.npz"

@@ -13,6 +13,8 @@ import numpy as np
 from idcontrol.bench import operations
 from idcontrol.bench.measurement import floor
 from idcontrol.bench.models import SCHEMES, scheme_job
+from idcontrol.bench.problems import walks
+from idcontrol.bench.problems.walks import RecordedWalk, WalkStep, problems
 from idcontrol.bench.timing import Job, in_turns
 from idcontrol.config.configuration import Count, Positive
 from idcontrol.errors import InputError
@@ -22,8 +24,6 @@ from idcontrol.kernels.arena import HEAP
 from idcontrol.models.coulomb import MOST_CONTACTS
 from idcontrol.models.dissipation import edge_lcp_kernel
 from idcontrol.models.whitened import recover_kernel, whiten_kernel
-from idcontrol.problems import walks
-from idcontrol.problems.walks import RecordedWalk, WalkStep, problems
 from idcontrol.sweeps.figures import COLORS
 from idcontrol.types import Array
 

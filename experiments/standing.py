@@ -19,6 +19,7 @@ import pinocchio as pin
 
 from idcontrol import controllers, robots
 from idcontrol.adapters.tsid_controller import Tsid
+from idcontrol.bench.judge import miss
 from idcontrol.bench.league.problems import FrictionProblem
 from idcontrol.bench.peers import installed
 from idcontrol.contact.spheres import SphereContacts
@@ -28,7 +29,6 @@ from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
 from idcontrol.experiments.case import GRAVITY, Case, Progress, timed
 from idcontrol.experiments.findings import Drawing, Finding, Results, axes
-from idcontrol.judge import miss
 from idcontrol.models.coulomb_cone import solve_delassus
 from idcontrol.solvers.status import SOLVED
 from idcontrol.tasks import Frame, Posture, Task
@@ -58,7 +58,7 @@ COMPLIANCE: Final = 1e-4
 REPEATS: Final = 300
 """Number of timed calls; the median counts."""
 LAW: Final = 1e-8
-"""Largest accepted violation of Coulomb's law by the judge's own forces (`idcontrol.judge.miss`)."""
+"""Largest accepted violation of Coulomb's law by the judge's own forces (`idcontrol.bench.judge.miss`)."""
 
 WEIGHT: Final = 0.01
 """Weight of trunk and posture in TSID's program. With weight 1, TSID's solver leaves a tangential force of 0.01 N on a

@@ -42,7 +42,7 @@ hypothesis.settings.load_profile("repeatable")
 
 WALKING = {
     "adapters", "bench", "controllers", "experiments", "filter", "fuzz", "identify", "loop", "mpc", "peers", "planners",
-    "plants", "problems", "scenes", "sensing", "tasks", "contact/test_soles.py", "kernels/test_without_compilation.py",
+    "plants", "scenes", "sensing", "tasks", "contact/test_soles.py", "kernels/test_without_compilation.py",
     "record/test_mcap.py",
 }  # fmt: skip
 """Folders and files whose tests share the kernels of a walk: controllers, planners, plants."""

@@ -15,8 +15,6 @@
 Commands that download or read third-party files are only parsed, and so is `make`, which itself runs these tests.
 """
 
-from __future__ import annotations
-
 import contextlib
 import shlex
 import shutil
@@ -29,13 +27,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from idcontrol import trust
+from idcontrol.bench import claims
 from idcontrol.bench import execute as bench
 from idcontrol.bench.measurement import Effort
+from idcontrol.bench.problems import walks
 from idcontrol.cli import main
 from idcontrol.experiments import league, scaling
 from idcontrol.loop import launch
-from idcontrol.problems import walks
 from idcontrol.scenes.whole_body import WholeBodyConfig
 from idcontrol.sweeps import comparison, running
 from tests import GUARD_S
@@ -160,7 +158,7 @@ def short(monkeypatch):
     monkeypatch.setattr(league, "RECORDED", league.RECORDED / "grasp-1.0-300.npz")
     monkeypatch.setattr(bench, "SECTIONS", ("controllers",))
     monkeypatch.setattr(bench, "run", lambda section, *_, **__: measure(section, FEW))
-    monkeypatch.setattr(trust, "CLAIMS", {part: claims[:1] for part, claims in trust.CLAIMS.items()})
+    monkeypatch.setattr(claims, "CLAIMS", {part: some[:1] for part, some in claims.CLAIMS.items()})
 
 
 @pytest.mark.parametrize("page", one_fast(sorted(SCRIPTS), *FAST))

@@ -10,8 +10,8 @@ import numpy as np
 from idcontrol import robots
 from idcontrol.batch import Commands, Controllers, References
 from idcontrol.bench.measurement import Bar, Benchmark, Effort, TimingRow, floor, measure
+from idcontrol.bench.problems.walks import RecordedWalk
 from idcontrol.bench.timing import Job
-from idcontrol.problems.walks import RecordedWalk
 from idcontrol.types import Status
 
 ROBOTS = 1000

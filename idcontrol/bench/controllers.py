@@ -9,8 +9,8 @@ import numpy as np
 
 from idcontrol import controllers
 from idcontrol.bench.measurement import Bar, Benchmark, Effort, TimingRow, floor, measure
+from idcontrol.bench.problems.walks import RecordedWalk
 from idcontrol.bench.timing import Job
-from idcontrol.problems.walks import RecordedWalk
 from idcontrol.types import Booleans, Command, Controller, Status
 
 BARS = {

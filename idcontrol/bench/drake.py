@@ -20,10 +20,10 @@ from pydrake.multibody.tree import (
 from pydrake.systems.analysis import Simulator
 from pydrake.systems.framework import DiagramBuilder
 
+from idcontrol.bench.problems.walks import FILM, Heap, RecordedWalk
 from idcontrol.bench.timing import Job
 from idcontrol.dynamics.bodies import BodyState
 from idcontrol.plants.exported import RigidLink, rigid_links, rotation
-from idcontrol.problems.walks import FILM, Heap, RecordedWalk
 from idcontrol.types import Array, State
 
 STIFFNESS = 1e12

@@ -10,10 +10,10 @@ import numpy as np
 from idcontrol.bench import batch, controllers, models, plants, solvers, tasks, tick
 from idcontrol.bench.machine import machine
 from idcontrol.bench.measurement import Effort, TimingRow, floor
+from idcontrol.bench.problems import walks
+from idcontrol.bench.problems.walks import RecordedWalk
 from idcontrol.bench.timing import in_turns
 from idcontrol.errors import InputError, UnknownName
-from idcontrol.problems import walks
-from idcontrol.problems.walks import RecordedWalk
 
 SECTIONS = ("solvers", "models", "controllers", "tasks", "plants", "batch", "tick")
 ROBOT, PLANT = "solo12", "coulomb-lcp"

@@ -9,9 +9,9 @@ from typing import Any, Literal
 import numpy as np
 import pinocchio as pin
 
+from idcontrol.bench.problems.walks import RecordedWalk, WalkStep
 from idcontrol.bench.timing import Job, answers, in_turns, percentiles
 from idcontrol.dynamics.system import System
-from idcontrol.problems.walks import RecordedWalk, WalkStep
 from idcontrol.types import Array, Booleans, State
 
 Solved = Callable[[Any], bool]

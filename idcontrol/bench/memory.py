@@ -11,8 +11,8 @@ import numpy as np
 
 from idcontrol import controllers, plants
 from idcontrol.bench.execute import PLANT, ROBOT
+from idcontrol.bench.problems import walks
 from idcontrol.loop.realtime import resident_mb
-from idcontrol.problems import walks
 from idcontrol.types import Array
 
 PEAK_BAR_MB, IMPORT_BAR_S = 500.0, 1.0

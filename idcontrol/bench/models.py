@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from idcontrol.bench.measurement import Bar, Benchmark, Effort, TimingRow, floor, measure
+from idcontrol.bench.problems.walks import RecordedWalk, WalkStep, problems
 from idcontrol.bench.timing import Job
 from idcontrol.controllers import schemes
 from idcontrol.controllers.relax import solve
@@ -22,7 +23,6 @@ from idcontrol.models import coulomb, no_slip
 from idcontrol.models.no_slip import no_slip_kernel
 from idcontrol.models.step import CLOSED_GAP
 from idcontrol.models.whitened import whiten
-from idcontrol.problems.walks import RecordedWalk, WalkStep, problems
 from idcontrol.solvers.enumerate import NearestResult, nearest_solution
 from idcontrol.solvers.status import SOLVED
 

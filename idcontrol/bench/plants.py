@@ -11,12 +11,12 @@ import numpy as np
 from idcontrol import controllers, plants
 from idcontrol.bench.measurement import Bar, Benchmark, Effort, Peer, TimingRow, floor, measure
 from idcontrol.bench.peers import installed
+from idcontrol.bench.problems import walks
+from idcontrol.bench.problems.walks import FILM, Heap, RecordedWalk
 from idcontrol.bench.timing import Job
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.dynamics.bodies import BodyState
 from idcontrol.dynamics.system import System
-from idcontrol.problems import walks
-from idcontrol.problems.walks import FILM, Heap, RecordedWalk
 from idcontrol.types import Array
 
 PLANTS = ("coulomb-lcp", "dissipation", "sap")

@@ -15,13 +15,13 @@ import numpy as np
 
 from idcontrol.bench.measurement import Bar, Benchmark, Effort, Peer, TimingRow, floor, measure
 from idcontrol.bench.peers import QP_PEERS, StageOne, installed, quantecon
+from idcontrol.bench.problems.walks import RecordedWalk, WalkStep, problems
 from idcontrol.bench.timing import Job
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models.coulomb import friction_lcp_kernel
 from idcontrol.models.dissipation import edge_lcp_kernel
 from idcontrol.models.friction_lcp import assemble
 from idcontrol.models.whitened import Whitened, whiten
-from idcontrol.problems.walks import RecordedWalk, WalkStep, problems
 from idcontrol.solvers.status import SOLVED
 from idcontrol.types import Array
 

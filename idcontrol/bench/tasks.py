@@ -18,10 +18,10 @@ from msgspec import structs
 from idcontrol import controllers, robots, tasks
 from idcontrol.adapters.tsid_controller import Tsid
 from idcontrol.bench.measurement import Bar, Benchmark, Effort, TimingRow, terms
+from idcontrol.bench.problems.walks import RecordedWalk
 from idcontrol.bench.timing import in_turns, percentiles
 from idcontrol.controllers import Gains
 from idcontrol.dynamics.system import System
-from idcontrol.problems.walks import RecordedWalk
 from idcontrol.types import Array, Reference, State
 
 CONTROLLER, MU, H, TURN = "id-coulomb-qp", 0.6, 1e-3, 25

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from idcontrol.bench.measurement import Bar, Benchmark, Effort, TimingRow, floor
+from idcontrol.bench.problems.walks import RecordedWalk
 from idcontrol.bench.timing import in_turns
 from idcontrol.errors import InputError
-from idcontrol.problems.walks import RecordedWalk
 
 CONTROLLER, RATE_HZ, FAST_HZ = "id-coulomb-qp", 1000, 4000
 PARTS = ("tick", "read", "plan", "control", "gate", "record")
@@ -78,5 +78,4 @@ def _loop(robot: str, rate_hz: int, duration_s: float) -> dict[str, Any]:
         )  # fmt: skip
     if not said.stdout:
         raise InputError("bench tick: the loop could not begin; see its message above")
-    metrics: dict[str, Any] = json.loads(said.stdout)
-    return metrics
+    return json.loads(said.stdout)

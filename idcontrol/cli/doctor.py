@@ -11,7 +11,7 @@ from idcontrol.cli.console import DONE, TASK_FAILED, Grid, print_json, say, show
 from idcontrol.cli.options import JSON
 
 if TYPE_CHECKING:
-    from idcontrol.trust.doctor import Diagnosis
+    from idcontrol.bench.doctor import Diagnosis
 
 _STYLE = {"fine": "green", "advice": "yellow", "broken": "bold red"}
 
@@ -24,7 +24,7 @@ def command(full: bool, as_json: bool) -> int:
 
     Exit status 1 if something is broken.
     """
-    from idcontrol.trust.doctor import examine
+    from idcontrol.bench.doctor import examine
 
     findings = list(examine((lambda line: None) if as_json else (lambda line: click.echo(line, err=True)), full=full))
     broken = [finding for finding in findings if finding.verdict == "broken"]

@@ -16,7 +16,7 @@ from idcontrol.sweeps.progress import progress_bar
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from idcontrol.trust import Verdict
+    from idcontrol.bench.claims import Verdict
 
 
 @click.command("trust", short_help="Check the physics against independent references.")
@@ -27,19 +27,19 @@ def command(data: Path | None, as_json: bool) -> int:
 
     A claim that needs a missing extra is listed as not measured and does not fail.
     """
-    from idcontrol import trust
+    from idcontrol.bench.claims import CLAIMS, weigh
 
-    claims = dict(trust.CLAIMS)
+    claims = dict(CLAIMS)
     if data is not None:
         from idcontrol.experiments import reality
 
         claims["reality"] = reality.claims(data)
-    rows: list[tuple[str, trust.Verdict]] = []
+    rows: list[tuple[str, Verdict]] = []
     total, began = sum(map(len, claims.values())), time.perf_counter()
     with progress_bar("trust", as_json) as progress:
         for part, of_part in claims.items():
             for claim in of_part:
-                rows.append((part, trust.weigh(claim)))
+                rows.append((part, weigh(claim)))
                 progress(len(rows) / total)
     failed = [verdict for _, verdict in rows if not verdict.holds]
     if as_json:

@@ -14,9 +14,9 @@ import numpy as np
 from nbclient import NotebookClient
 
 from idcontrol import plants
+from idcontrol.bench.problems.machines import G, H, sled, sled_state
 from idcontrol.contact.terrain import plane
 from idcontrol.experiments import trot
-from idcontrol.problems.machines import G, H, sled, sled_state
 from idcontrol.record.recording import Run, load
 from idcontrol.scenes.walk import WalkGait, WalkPath
 

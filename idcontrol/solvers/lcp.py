@@ -145,7 +145,7 @@ def sum_rounding(roundoff: float, count: int, size: float, reach: float) -> floa
 
     Impulses may cancel until fewer than 8 digits of the motion remain, for example if two fingers press with 1e7 N s.
     The bound must not hide motion, so it is capped at `SLIGHT` times the speed that the impulses could cause. `SLIGHT`
-    is half of the judge's cap, `idcontrol.judge.DIGITS`.
+    is half of the judge's cap, `idcontrol.bench.judge.DIGITS`.
 
     Args:
         roundoff: Rounding bound of the constant.

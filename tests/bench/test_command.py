@@ -16,7 +16,7 @@ from tests.loop.rig import PATIENCE
 @pytest.fixture
 def quick(monkeypatch):
     from idcontrol.bench import execute
-    from idcontrol.problems import walks
+    from idcontrol.bench.problems import walks
 
     monkeypatch.setattr(walks, "SETTLING", 40)
     monkeypatch.setattr(execute, "PERIODS", 20)

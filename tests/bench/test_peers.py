@@ -5,11 +5,11 @@ import pytest
 
 from idcontrol.bench.peers import QP_PEERS, StageOne, installed
 from idcontrol.bench.plants import ENGINES, SAME_JOINTS, step
+from idcontrol.bench.problems.walks import problems
 from idcontrol.bench.timing import answers
 from idcontrol.models import dissipation
 from idcontrol.models.whitened import whiten
-from idcontrol.problems.walks import problems
-from tests.problems.short_walks import heap, solo12
+from tests.bench.problems.short_walks import heap, solo12
 
 
 @pytest.fixture(scope="module")

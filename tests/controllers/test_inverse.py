@@ -9,6 +9,7 @@ import scipy.optimize
 from msgspec import structs
 
 from idcontrol import controllers
+from idcontrol.bench.problems.machines import forward_step, inverse_step
 from idcontrol.contact.landing import Landing, landing_contacts
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
@@ -20,7 +21,6 @@ from idcontrol.dynamics.multibody import machine
 from idcontrol.errors import InputError
 from idcontrol.models import coulomb, dissipation
 from idcontrol.models.distribution import Cones
-from idcontrol.problems.machines import forward_step, inverse_step
 from idcontrol.types import Reference, State, Status
 from tests import scenes
 from tests.controllers import walker

@@ -8,6 +8,7 @@ import cvxpy
 import numpy as np
 import pytest
 
+from idcontrol.bench.problems.machines import inverse_step
 from idcontrol.controllers.relax import accept
 from idcontrol.controllers.schemes import NO_SLIP_LCP, NO_SLIP_QP
 from idcontrol.controllers.step import DROPPED, step_from_problem
@@ -15,7 +16,6 @@ from idcontrol.kernels.arena import reserve
 from idcontrol.models import no_slip
 from idcontrol.models.distribution import Bounds, Cones
 from idcontrol.models.step import StepSolution
-from idcontrol.problems.machines import inverse_step
 from idcontrol.types import Status
 from tests import scenes
 from tests.controllers import walker

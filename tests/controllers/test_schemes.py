@@ -9,6 +9,8 @@ import pytest
 from msgspec import structs
 
 from idcontrol import controllers, robots
+from idcontrol.bench.problems.machines import inverse_step
+from idcontrol.bench.problems.steps import random_step
 from idcontrol.controllers import schemes
 from idcontrol.controllers.step import NO_SOLUTION, SOLVED, step_from_problem
 from idcontrol.kernels.arena import HEAP
@@ -17,8 +19,6 @@ from idcontrol.models import coulomb
 from idcontrol.models.distribution import Cones
 from idcontrol.models.step import StepSolution
 from idcontrol.models.whitened import recover, whiten
-from idcontrol.problems.machines import inverse_step
-from idcontrol.problems.steps import random_step
 from idcontrol.solvers.status import TOLERANCE
 from idcontrol.types import State, Status
 from tests import scenes

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from idcontrol.bench.problems.machines import forward_step
 from idcontrol.models import coulomb
-from idcontrol.problems.machines import forward_step
 from idcontrol.types import ContactForces, State, Status
 from tests import scenes
 from tests.controllers import walker

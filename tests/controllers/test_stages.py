@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from idcontrol.bench.problems.machines import inverse_step
 from idcontrol.controllers import InverseSettings, relax
 from idcontrol.controllers.schemes import COULOMB_QP
 from idcontrol.controllers.settings import NOT_NEGATIVE
@@ -17,7 +18,6 @@ from idcontrol.models import dissipation, no_slip
 from idcontrol.models.distribution import Bounds, Cones
 from idcontrol.models.step import Prescribed, StepProblem
 from idcontrol.models.whitened import whiten
-from idcontrol.problems.machines import inverse_step
 from idcontrol.types import ContactForces, Status
 from tests import scenes
 from tests.controllers import walker

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from idcontrol import judge
+from idcontrol.bench import judge
 from idcontrol.contact.landing import Landing
 from idcontrol.controllers import InverseSettings
 from idcontrol.loop.simulated import Tick

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from idcontrol import judge
+from idcontrol.bench import judge
+from idcontrol.bench.problems.lcps import edge_rows
+from idcontrol.bench.problems.steps import numbered_step, random_step
 from idcontrol.experiments import contact_problems
 from idcontrol.experiments.contact_problems import (
     Config,
@@ -21,8 +23,6 @@ from idcontrol.experiments.contact_problems import (
 from idcontrol.models import coulomb, dissipation
 from idcontrol.models.sticking import MOVING
 from idcontrol.models.whitened import INEXACT
-from idcontrol.problems.lcps import edge_rows
-from idcontrol.problems.steps import numbered_step, random_step
 from idcontrol.solvers.status import SolverStatus
 from idcontrol.types import Status
 

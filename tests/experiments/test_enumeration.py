@@ -1,11 +1,10 @@
 """The enumeration with proof, compared with brute force: steps, answers, counts."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from idcontrol import judge, robots
+from idcontrol import robots
+from idcontrol.bench import judge
 from idcontrol.experiments.enumeration import TROT_MU, Config, experiment, measure, nearest_problem
 from idcontrol.models.whitened import recover, whiten
 from idcontrol.solvers.enumerate import nearest_solution

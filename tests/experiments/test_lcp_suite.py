@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from idcontrol.bench.problems.piles import random_pile
 from idcontrol.experiments.lcp_suite import (
     TABLE_1,
     Config,
@@ -18,7 +19,6 @@ from idcontrol.experiments.lcp_suite import (
 )
 from idcontrol.models import acceleration
 from idcontrol.models.acceleration import AccelerationProblem
-from idcontrol.problems.piles import random_pile
 from idcontrol.types import Status
 
 

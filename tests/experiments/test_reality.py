@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from idcontrol.bench.claims import weigh
 from idcontrol.bench.league.problems import FrictionProblem
 from idcontrol.errors import InputError
 from idcontrol.experiments import reality
-from idcontrol.trust import weigh
 from tests.experiments.measured import measured
 
 pytestmark = pytest.mark.interpreted

@@ -4,22 +4,21 @@ Machines are trees of 1 to 30 joints, floating or not, with links of 1 g to 1 t 
 angle, in or above the ground. Many are unlike any real machine.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import assume
 from hypothesis import strategies as st
 from msgspec import structs
 
-from idcontrol import controllers, judge
+from idcontrol import controllers
+from idcontrol.bench import judge
+from idcontrol.bench.problems.machines import H, forward_step, inverse_step
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
 from idcontrol.models import constraint, coulomb, coulomb_cone, dissipation, no_slip, sap
 from idcontrol.models.step import PUSH_OUT_SPEED
-from idcontrol.problems.machines import H, forward_step, inverse_step
 from idcontrol.types import Reference, State, Status
 from tests.fuzz import EFFORT, explore, machines
 

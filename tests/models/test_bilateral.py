@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from idcontrol.judge import unbalanced
+from idcontrol.bench.judge import unbalanced
+from idcontrol.bench.problems.machines import forward_step, inverse_step
 from idcontrol.models import acceleration, constraint, coulomb, coulomb_cone, dissipation, no_slip, sap, viscous
 from idcontrol.models.acceleration import AccelerationProblem
 from idcontrol.models.step import Bilateral, Prescribed
-from idcontrol.problems.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
 

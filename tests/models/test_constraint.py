@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
+from idcontrol.bench.judge import unbalanced
 from idcontrol.contact.contacts import Contacts, concatenate
 from idcontrol.errors import InputError
-from idcontrol.judge import unbalanced
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models import constraint
 from idcontrol.models.constraint import solver, unilateral

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from idcontrol.bench.problems.machines import forward_step
 from idcontrol.errors import InputError
 from idcontrol.models import constraint
 from idcontrol.models.constraint import printed
-from idcontrol.problems.machines import forward_step
 from idcontrol.types import Status
 from tests import scenes
 from tests.models.test_constraint import TILT, G, particle, random_machine, slide

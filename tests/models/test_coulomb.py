@@ -6,7 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from idcontrol import judge
+from idcontrol.bench import judge
+from idcontrol.bench.problems.lcps import coulomb_lcp, excluded, normal_rows
+from idcontrol.bench.problems.machines import forward_step, inverse_step
+from idcontrol.bench.problems.steps import numbered_step, random_step
+from idcontrol.bench.problems.walks import copied, patch
 from idcontrol.contact.contacts import axes_of
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP
@@ -14,10 +18,6 @@ from idcontrol.models import coulomb, friction_lcp
 from idcontrol.models.step import StepProblem
 from idcontrol.models.sticking import CONTRADICTED, UNSETTLED
 from idcontrol.models.whitened import whiten
-from idcontrol.problems.lcps import coulomb_lcp, excluded, normal_rows
-from idcontrol.problems.machines import forward_step, inverse_step
-from idcontrol.problems.steps import numbered_step, random_step
-from idcontrol.problems.walks import copied, patch
 from idcontrol.solvers.existence import Existence, decide
 from idcontrol.solvers.status import TOLERANCE, SolverStatus
 from idcontrol.types import Status

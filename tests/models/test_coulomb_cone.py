@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from idcontrol import judge
+from idcontrol.bench import judge
 from idcontrol.models import coulomb, coulomb_cone, dissipation
 from idcontrol.models.step import StepProblem
 from idcontrol.types import Status

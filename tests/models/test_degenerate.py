@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from idcontrol.bench.judge import unbalanced
+from idcontrol.bench.problems.machines import forward_step, inverse_step
 from idcontrol.contact.contacts import Contacts
 from idcontrol.controllers.projection import project
 from idcontrol.errors import InputError
-from idcontrol.judge import unbalanced
 from idcontrol.models import acceleration, constraint, coulomb, coulomb_cone, dissipation, no_slip, sap, viscous
 from idcontrol.models.acceleration import AccelerationProblem
 from idcontrol.models.step import PUSH_OUT_SPEED, Bilateral, Prescribed, StepProblem
-from idcontrol.problems.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
 from tests.models import oracles

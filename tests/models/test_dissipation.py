@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from idcontrol.bench.problems.machines import forward_step, inverse_step
 from idcontrol.controllers.projection import project
 from idcontrol.models import dissipation
 from idcontrol.models.step import Bilateral, Prescribed, StepProblem
-from idcontrol.problems.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
 from tests.scenes import by_hand

@@ -6,10 +6,10 @@ import cvxpy
 import numpy as np
 import pytest
 
-from idcontrol.judge import unbalanced
+from idcontrol.bench.judge import unbalanced
+from idcontrol.bench.problems.machines import forward_step
 from idcontrol.models import dissipation
 from idcontrol.models.step import StepProblem
-from idcontrol.problems.machines import forward_step
 from idcontrol.types import Status
 from tests import scenes
 from tests.models import oracles

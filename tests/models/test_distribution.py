@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from idcontrol.bench.problems.machines import inverse_step
 from idcontrol.contact.contacts import Contacts
 from idcontrol.controllers.projection import project
 from idcontrol.kernels.arena import HEAP
@@ -19,7 +20,6 @@ from idcontrol.models.distribution import (
     within,
 )
 from idcontrol.models.whitened import recover, whiten
-from idcontrol.problems.machines import inverse_step
 from idcontrol.types import Status
 from tests import scenes
 from tests.models import stage_two

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from idcontrol import judge
+from idcontrol.bench import judge
+from idcontrol.bench.judge.models import MODELS
+from idcontrol.bench.problems.machines import forward_step, inverse_step
+from idcontrol.bench.problems.steps import kind_of, numbered_step
 from idcontrol.controllers.projection import project
-from idcontrol.judge.models import MODELS
 from idcontrol.models import coulomb_cone, dissipation, sap
 from idcontrol.models.step import CLOSED_GAP, StepProblem
-from idcontrol.problems.machines import forward_step, inverse_step
-from idcontrol.problems.steps import kind_of, numbered_step
 from idcontrol.types import Status
 from tests import scenes
 from tests.parameters import one_fast
@@ -75,7 +75,7 @@ def test_forward_steps_are_solved_obey_the_law_and_gain_no_energy(quadruped, law
 
 @every_law
 def test_hostile_forward_steps_are_solved_and_obey_the_law(law):
-    """Feet and boxes, masses over six decades (`idcontrol.problems.steps`)."""
+    """Feet and boxes, masses over six decades (`idcontrol.bench.problems.steps`)."""
     for problem in (numbered_step(k, seed=3, most_contacts=8) for k in range(200) if not kind_of(k)[1]):
         solution = MODELS[law](problem, None)
         assert solution.status is Status.SOLVED or (law == "no_slip" and solution.note)

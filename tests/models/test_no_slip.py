@@ -5,15 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from idcontrol.bench.judge import unbalanced
+from idcontrol.bench.problems.machines import forward_step, inverse_step
 from idcontrol.controllers.projection import project
-from idcontrol.judge import unbalanced
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models import no_slip
 from idcontrol.models.distribution import Cones, smallest_torque
 from idcontrol.models.step import SQUEEZE, Bilateral, Prescribed, StepProblem
 from idcontrol.models.sticking import MOVING, NOTES
 from idcontrol.models.whitened import recover, whiten
-from idcontrol.problems.machines import forward_step, inverse_step
 from idcontrol.solvers.status import SOLVED
 from idcontrol.types import Status
 from tests import scenes

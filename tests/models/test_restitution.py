@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from idcontrol import plants
+from idcontrol.bench.problems import machines
 from idcontrol.contact.terrain import plane
 from idcontrol.errors import InputError
 from idcontrol.models import constraint, coulomb, coulomb_cone, dissipation, no_slip, sap
 from idcontrol.models.restitution import SLOWEST, rebounding
 from idcontrol.models.step import PUSH_OUT_SPEED, StepProblem
-from idcontrol.problems import machines
 from idcontrol.types import State
 
 H = 1e-3

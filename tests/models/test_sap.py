@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from idcontrol.bench.problems.machines import forward_step, inverse_step
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models import sap
@@ -15,7 +16,6 @@ from idcontrol.models.sap import Bounded, Parameters, cone
 from idcontrol.models.sap.newton import Cost, Law, hessian, minimize, respond
 from idcontrol.models.step import Bilateral, StepProblem
 from idcontrol.models.whitened import whiten
-from idcontrol.problems.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
 from tests.models.test_laws import random_inverse

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from idcontrol import judge
+from idcontrol.bench import judge
+from idcontrol.bench.problems.machines import forward_step
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models import coulomb, coulomb_cone, dissipation, no_slip, sap
 from idcontrol.models.constraint import solver as constraint
@@ -21,7 +22,6 @@ from idcontrol.models.constraint.solver import YIELD
 from idcontrol.models.step import CLOSED_GAP, SQUEEZE, Prescribed, StepProblem
 from idcontrol.models.sticking import MANY, MOST, NOTES, UNSETTLED, Attempt, scan, settle
 from idcontrol.models.whitened import INEXACT, outcomes, whiten
-from idcontrol.problems.machines import forward_step
 from idcontrol.solvers.rank import HELD_RANK_TOLERANCE
 from idcontrol.types import Status
 from tests import scenes

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from idcontrol.bench.judge import unbalanced
+from idcontrol.bench.problems.machines import forward_step
 from idcontrol.errors import InputError
-from idcontrol.judge import unbalanced
 from idcontrol.models import viscous
 from idcontrol.models.step import StepProblem
-from idcontrol.problems.machines import forward_step
 from idcontrol.types import Status
 from tests import scenes
 from tests.models import oracles

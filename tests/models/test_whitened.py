@@ -6,11 +6,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from idcontrol.bench.problems.machines import forward_step, inverse_step
 from idcontrol.contact.contacts import Contacts
 from idcontrol.models import coulomb, dissipation
 from idcontrol.models.step import Bilateral, StepProblem
 from idcontrol.models.whitened import recover, whiten
-from idcontrol.problems.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
 from tests.scenes import by_hand

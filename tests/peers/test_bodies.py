@@ -7,10 +7,10 @@ import pinocchio as pin
 import pytest
 
 from idcontrol import plants
+from idcontrol.bench.problems import machines
+from idcontrol.bench.problems.machines import chain
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
-from idcontrol.problems import machines
-from idcontrol.problems.machines import chain
 from idcontrol.types import State
 from tests.plants import bodies
 

@@ -9,11 +9,11 @@ import pinocchio as pin
 import pytest
 
 from idcontrol import plants
+from idcontrol.bench.problems.machines import chain
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.dynamics.system import System
 from idcontrol.plants.exported import rigid_links
-from idcontrol.problems.machines import chain
 from idcontrol.record.recording import load
 from idcontrol.scenes.locomotion import record_walk
 from idcontrol.scenes.walk import WalkConfig, WalkScene

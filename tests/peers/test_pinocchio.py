@@ -16,13 +16,13 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
+from idcontrol.bench.problems.machines import forward_step, inverse_step
 from idcontrol.contact.contacts import Contacts
 from idcontrol.dynamics.system import System
 from idcontrol.models import coulomb, dissipation, no_slip, sap
 from idcontrol.models.sap.regularization import BETA, SIGMA, mean_inverse_mass, regularize
 from idcontrol.models.step import StepProblem
 from idcontrol.models.whitened import whiten
-from idcontrol.problems.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
 from tests.controllers import walker

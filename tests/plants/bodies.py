@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from idcontrol.bench.problems import machines
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.models import coulomb
 from idcontrol.models.step import ContactModel
 from idcontrol.plants.stepping import Stepping
-from idcontrol.problems import machines
 from idcontrol.types import State
 
 HALF = np.array([0.15, 0.1, 0.05])

@@ -12,12 +12,12 @@ import pytest
 from msgspec import structs
 
 from idcontrol import plants
+from idcontrol.bench.problems import machines
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import height_map, plane
 from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError, install_command
 from idcontrol.plants.drive import Driven
-from idcontrol.problems import machines
 from idcontrol.types import State
 from tests import scenes
 

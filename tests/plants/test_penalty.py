@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from idcontrol import plants
+from idcontrol.bench.problems import machines
 from idcontrol.contact.terrain import plane
 from idcontrol.plants.penalty import (
     SINK_M,
@@ -18,7 +19,6 @@ from idcontrol.plants.penalty import (
     ground_forces,
     longest_stable,
 )
-from idcontrol.problems import machines
 from idcontrol.types import State
 
 H = 1e-3

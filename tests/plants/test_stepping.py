@@ -5,11 +5,11 @@ import pinocchio as pin
 import pytest
 
 from idcontrol import plants
+from idcontrol.bench.problems import machines
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import height_map, plane
 from idcontrol.models import coulomb
 from idcontrol.plants.stepping import Stepping
-from idcontrol.problems import machines
 from idcontrol.types import State
 from tests import scenes
 from tests.plants import bodies

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pinocchio as pin
 
+from idcontrol.bench.problems import machines
 from idcontrol.contact.contacts import Contacts, contact_rows
 from idcontrol.dynamics.system import System
 from idcontrol.models.step import Prescribed, StepProblem
-from idcontrol.problems import machines
 
 LINKS = Path(__file__).parents[2] / "robots" / "links" / "links.urdf"
 FEET = ("LF_FOOT", "RF_FOOT", "LH_FOOT", "RH_FOOT")

@@ -12,10 +12,10 @@ import pytest
 from msgspec import structs
 
 from idcontrol import controllers
+from idcontrol.bench.problems import machines
 from idcontrol.contact.terrain import plane
 from idcontrol.experiments.grasp import PRESETS
 from idcontrol.plants import build, contact_law
-from idcontrol.problems import machines
 from idcontrol.scenes.grasp import GraspScene
 from idcontrol.scenes.settings import AssumedFriction
 from idcontrol.scenes.walk import Patch, WalkConfig, WalkScene

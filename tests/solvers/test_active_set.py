@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from idcontrol.bench.problems.lcps import edge_rows
+from idcontrol.bench.problems.steps import numbered_step
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP
-from idcontrol.problems.lcps import edge_rows
-from idcontrol.problems.steps import numbered_step
 from idcontrol.solvers.active_set import project
 from idcontrol.solvers.active_set_qp import QuadraticProgram, qp_residual, solve_qp
 from idcontrol.solvers.cuts import cut, minimizer, refined, uncut

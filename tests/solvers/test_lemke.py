@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from idcontrol.bench.problems import lcps as contact_lcps
+from idcontrol.bench.problems.steps import random_step
 from idcontrol.errors import InputError
 from idcontrol.models.whitened import whiten
-from idcontrol.problems import lcps as contact_lcps
-from idcontrol.problems.steps import random_step
 from idcontrol.solvers.lemke import _Dictionary, _ratio_test, proves_infeasible, solve_lemke, solve_regularized
 from idcontrol.solvers.status import SolverStatus
 from tests.solvers.oracles import all_lcp_bases, body_velocity, coulomb_lcp, standing_feet

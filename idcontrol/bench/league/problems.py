@@ -24,7 +24,7 @@ RECORDED: Final = Path(__file__).parent / "recorded"
 
 
 class FrictionProblem(NamedTuple):
-    """Find impulses r with u = W r + q under Coulomb's law (`idcontrol.judge`).
+    """Find impulses r with u = W r + q under Coulomb's law (`idcontrol.bench.judge`).
 
     Contact i has the entries 3 i (normal), 3 i + 1 and 3 i + 2 (tangents); u_N > 0 means that it separates.
 

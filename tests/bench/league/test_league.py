@@ -6,16 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from idcontrol.bench.judge import miss
 from idcontrol.bench.league import solvers
 from idcontrol.bench.league.problems import RECORDED, FrictionProblem, of_step, read
 from idcontrol.bench.league.solvers import OURS, Solver, entered, plain
+from idcontrol.bench.problems.steps import numbered_step
 from idcontrol.cli import main
 from idcontrol.errors import InputError
 from idcontrol.experiments import league
 from idcontrol.experiments.league import Config, problems, run
-from idcontrol.judge import miss
 from idcontrol.models import coulomb_cone
-from idcontrol.problems.steps import numbered_step
 from idcontrol.solvers.status import SOLVED
 from idcontrol.types import Status
 from tests import GUARD_S

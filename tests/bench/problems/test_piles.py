@@ -6,8 +6,8 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from idcontrol.problems import piles
-from idcontrol.problems.piles import WORLD, random_pile
+from idcontrol.bench.problems import piles
+from idcontrol.bench.problems.piles import WORLD, random_pile
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from idcontrol import judge
+from idcontrol.bench import judge
+from idcontrol.bench.judge.models import MODELS
+from idcontrol.bench.problems.steps import hostile_step
 from idcontrol.experiments.contact_problems import judge_hostile
-from idcontrol.judge.models import MODELS
 from idcontrol.models.step import Prescribed
-from idcontrol.problems.steps import hostile_step
 from idcontrol.types import Status
-from tests.judge.points import point_masses
+from tests.bench.judge.points import point_masses
 from tests.parameters import one_fast
 
 EVERY = pytest.mark.parametrize("name", MODELS)

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from idcontrol import judge
-from idcontrol.judge.laws import onto_diamonds, onto_discs
-from idcontrol.judge.models import MODELS
+from idcontrol.bench import judge
+from idcontrol.bench.judge.laws import onto_diamonds, onto_discs
+from idcontrol.bench.judge.models import MODELS
+from idcontrol.bench.problems.steps import numbered_step, random_step
 from idcontrol.models import dissipation, no_slip
-from idcontrol.problems.steps import numbered_step, random_step
 from idcontrol.types import Status
-from tests.judge.points import point_masses
+from tests.bench.judge.points import point_masses
 
 KINDS = [(feet, inverse) for feet in (False, True) for inverse in (False, True)]
 SLIDING = {

@@ -2,8 +2,8 @@
 
 from functools import cache
 
-from idcontrol.problems import walks
-from idcontrol.problems.walks import Heap, RecordedWalk
+from idcontrol.bench.problems import walks
+from idcontrol.bench.problems.walks import Heap, RecordedWalk
 
 
 @cache

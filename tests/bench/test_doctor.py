@@ -1,7 +1,5 @@
 """The doctor names missing parts and their fixes; the claims of the trust table hold and can fail."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.metadata
 import json
@@ -10,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from idcontrol import cli, trust
+from idcontrol import cli
+from idcontrol.bench import claims, doctor
+from idcontrol.bench.problems import machines
 from idcontrol.errors import install_command
 from idcontrol.kernels.compiling import SAYS
 from idcontrol.loop.realtime import Granted
-from idcontrol.problems import machines
-from idcontrol.trust import claims, doctor
 from tests.parameters import one_fast
 
 ROOT = Path(__file__).parents[2]
-ALL = [claim for part in trust.CLAIMS.values() for claim in part]
+ALL = [claim for part in claims.CLAIMS.values() for claim in part]
 
 
 @pytest.fixture
@@ -120,7 +118,7 @@ def test_threads_of_blas_are_noticed(monkeypatch, no_physics):
 @pytest.mark.interpreted
 def test_wrong_physics_is_a_fault(monkeypatch, capsys):
     some = [claim for claim in ALL if claim.quick and ("carry" in claim.statement or "presses" in claim.statement)]
-    monkeypatch.setattr(trust, "CLAIMS", {"some": some})
+    monkeypatch.setattr(claims, "CLAIMS", {"some": some})
     monkeypatch.setattr(machines, "WALKER_MASS", 1.01 * machines.WALKER_MASS)
     assert cli.main(["doctor", "--full"]) == 1
     said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith(SAYS)]
@@ -142,7 +140,7 @@ def test_every_claim_of_the_trust_table_holds(capsys):
 @pytest.mark.parametrize("figure", [2.0, float("nan"), float("inf")])
 def test_a_claim_that_is_missed_or_no_number_does_not_hold(figure, monkeypatch, capsys):
     wrong = replace(ALL[0], measure=lambda: figure, limit=1.0)
-    monkeypatch.setattr(trust, "CLAIMS", {"models": (wrong,)})
+    monkeypatch.setattr(claims, "CLAIMS", {"models": (wrong,)})
     assert cli.main(["trust"]) == 1
     shown = capsys.readouterr()
     assert wrong.statement in shown.err
@@ -154,16 +152,16 @@ def test_a_claim_that_cannot_be_measured_does_not_hold():
     def fail():
         raise ZeroDivisionError("no mass")
 
-    verdict = trust.weigh(replace(ALL[0], measure=fail))
+    verdict = claims.weigh(replace(ALL[0], measure=fail))
     assert not verdict.holds
     assert verdict.fault == "ZeroDivisionError: no mass"
 
 
 def test_a_claim_without_its_extra_is_said_to_be_unmeasured_and_does_not_fail(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "160")  # a narrow table breaks the words
-    monkeypatch.setattr(claims, "MODULES", {"mujoco": ("no_such_engine",)})
+    monkeypatch.setattr(claims, "EXTRAS", {"mujoco": ("no_such_engine",)})
     unmeasured = replace(ALL[0], measure=lambda: float("inf"), extra="mujoco")
-    monkeypatch.setattr(trust, "CLAIMS", {"peers": (unmeasured,)})
+    monkeypatch.setattr(claims, "CLAIMS", {"peers": (unmeasured,)})
     assert cli.main(["trust"]) == 0
     shown = capsys.readouterr().out
     assert "not measured: needs mujoco" in shown
@@ -179,12 +177,12 @@ def test_claims_are_measured_against_something_outside(claim, monkeypatch):
     """With a wrong gravity in the formulas, the claims must fail."""
     monkeypatch.setattr(machines, "G", 9.83)
     (asked,) = (item for item in ALL if claim in item.statement and not item.extra)
-    assert not trust.weigh(asked).holds
+    assert not claims.weigh(asked).holds
 
 
 def test_claims_need_only_extras_of_the_package():
     known = importlib.metadata.metadata("idcontrol").get_all("Provides-Extra")
-    assert {claim.extra for claim in ALL} - {""} <= set(claims.MODULES) <= set(known)
+    assert {claim.extra for claim in ALL} - {""} <= set(claims.EXTRAS) <= set(known)
 
 
 def test_every_claim_names_a_test_and_says_something_of_its_own():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from idcontrol.problems.lcps import excluded
-from idcontrol.problems.steps import WORST_CONDITION, random_step
+from idcontrol.bench.problems.lcps import excluded
+from idcontrol.bench.problems.steps import WORST_CONDITION, random_step
 
 KINDS = [(feet, inverse) for feet in (False, True) for inverse in (False, True)]
 

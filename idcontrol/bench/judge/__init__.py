@@ -17,8 +17,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from idcontrol.judge.delassus import miss
-from idcontrol.judge.laws import Law, Touching, excess, relative
+from idcontrol.bench.judge.delassus import miss
+from idcontrol.bench.judge.laws import Law, Touching, excess, relative
 from idcontrol.models.constraint.laws import DAMPING, STIFFNESS
 from idcontrol.models.constraint.solver import CREEP
 from idcontrol.models.sap.regularization import BETA, SIGMA

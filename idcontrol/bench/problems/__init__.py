@@ -1,4 +1,4 @@
 """Contact problems and machines: built in code, drawn at random, or recorded along walks.
 
-Tests, `idcontrol.trust`, `idcontrol.bench` and experiments share them.
+Tests, `idcontrol.bench` and experiments share them.
 """

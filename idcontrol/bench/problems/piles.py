@@ -166,8 +166,7 @@ def axes_about(normal: Array, first: Array) -> Array:
 def _direction(rng: np.random.Generator, bias: tuple[float, float, float] = (0.0, 0.0, 0.0)) -> Array:
     """Return a random unit vector, usually on the side of `bias`."""
     x = rng.normal(size=3) + np.array(bias)
-    unit: Array = x / np.linalg.norm(x)
-    return unit
+    return x / np.linalg.norm(x)
 
 
 def _axes(rng: np.random.Generator, normal: Array) -> Array:
@@ -181,8 +180,7 @@ def _inertia(rng: np.random.Generator, mass: float) -> Array:
     squares = rng.uniform(0.1, 0.4, 3) ** 2
     axes = _axes(rng, _direction(rng))
     about = axes.T @ np.diag(mass / 12.0 * (squares.sum() - squares)) @ axes
-    symmetric: Array = 0.5 * (about + about.T)
-    return symmetric
+    return 0.5 * (about + about.T)
 
 
 def _pairs(rng: np.random.Generator, bodies: int, contacts: int, sliding: int) -> Integers:
@@ -205,5 +203,4 @@ def _allowed(held: Array, v: Array) -> Array:
     """Return v, shape (m,), projected so that ``held v = 0``; `held` has shape (k, m)."""
     _, sigma, across = np.linalg.svd(held, full_matrices=False)
     across = across[sigma > 1e-9 * sigma[0]]
-    rest: Array = v - across.T @ (across @ v)
-    return rest
+    return v - across.T @ (across @ v)

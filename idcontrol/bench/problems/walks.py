@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from idcontrol import controllers
+from idcontrol.bench.problems.machines import free_body
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.controllers.inverse import InverseDynamics
@@ -20,7 +21,6 @@ from idcontrol.errors import InputError
 from idcontrol.models import sap
 from idcontrol.models.step import StepProblem
 from idcontrol.plants.bodies import FreeBodies
-from idcontrol.problems.machines import free_body
 from idcontrol.scenes import clutter
 from idcontrol.scenes.walk import WalkConfig, WalkPath, WalkScene
 from idcontrol.types import Array, Booleans, Reference, State

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from idcontrol.judge.delassus import miss, onto_cones
+from idcontrol.bench.judge.delassus import miss, onto_cones
 
 MU = 0.5
 LAWFUL = {

@@ -6,9 +6,9 @@ from typing import Final
 
 import numpy as np
 
+from idcontrol.bench.problems.piles import GRAVITY, WORLD, axes_about, random_pile
 from idcontrol.contact.contacts import Contacts
 from idcontrol.models.step import Prescribed, StepProblem
-from idcontrol.problems.piles import GRAVITY, WORLD, axes_about, random_pile
 from idcontrol.types import Array
 
 H: Final = 1e-3

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from idcontrol import plants
+from idcontrol.bench.problems.walks import PATCH_M_S, PATCH_MU, copied, patch, problems
 from idcontrol.models import dissipation
 from idcontrol.models.whitened import whiten
-from idcontrol.problems.walks import PATCH_M_S, PATCH_MU, copied, patch, problems
 from idcontrol.types import Status
-from tests.problems.short_walks import solo12
+from tests.bench.problems.short_walks import solo12
 
 
 def test_the_walk_is_coherent_and_stays_on_its_feet():

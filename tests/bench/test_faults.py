@@ -1,7 +1,5 @@
 """The trust table notices faults: each is put into a copy of the package, in which the claim is measured."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -13,10 +11,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 MEASURE = """
 import sys
-from idcontrol import trust
-claims = [claim for part in trust.CLAIMS.values() for claim in part if sys.argv[1] in claim.statement]
-(claim,) = claims
-print(trust.__file__, trust.weigh(claim).holds)
+from idcontrol.bench import claims
+asked = [claim for part in claims.CLAIMS.values() for claim in part if sys.argv[1] in claim.statement]
+(claim,) = asked
+print(claims.__file__, claims.weigh(claim).holds)
 """
 
 FAULTS = {
@@ -66,4 +64,4 @@ def test_a_fault_makes_its_claim_fail(fault, tmp_path):
         text=True,
         check=True,
     )
-    assert done.stdout.split() == [str(tmp_path / "idcontrol" / "trust" / "__init__.py"), "False"]
+    assert done.stdout.split() == [str(tmp_path / "idcontrol" / "bench" / "claims.py"), "False"]

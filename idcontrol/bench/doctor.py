@@ -159,18 +159,18 @@ def _real_time() -> Iterator[Diagnosis]:
 
 
 def _physics(tell: Callable[[str], None]) -> Iterator[Diagnosis]:
-    """Measure the quick claims of `idcontrol.trust`, and report the compiled kernels."""
+    """Measure the quick claims of `idcontrol.bench.claims`, and report the compiled kernels."""
     began = time.perf_counter()
     tell("self-check of physics")
-    from idcontrol import trust
+    from idcontrol.bench.claims import CLAIMS, weigh
     from idcontrol.kernels.compiling import announced
 
-    quick = [claim for claims in trust.CLAIMS.values() for claim in claims if claim.quick]
+    quick = [claim for claims in CLAIMS.values() for claim in claims if claim.quick]
     verdicts = []
     with announced("the self-check"):
         for number, claim in enumerate(quick, start=1):
             tell(f"{number} of {len(quick)}: {claim.statement}")
-            verdicts.append(trust.weigh(claim))
+            verdicts.append(weigh(claim))
     yield _kernels(time.perf_counter() - began)
     for verdict in verdicts:
         claim = verdict.claim
