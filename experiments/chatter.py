@@ -96,8 +96,7 @@ class NoisyRun:
     @property
     def changes(self) -> Array:
         """Return the largest change of a joint's torque in each step [N m]."""
-        largest: Array = np.abs(np.diff(self.torque, axis=0)).max(axis=1)
-        return largest
+        return np.abs(np.diff(self.torque, axis=0)).max(axis=1)
 
     def row(self) -> dict[str, Any]:
         """Return the run as plain data for the record."""

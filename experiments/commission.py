@@ -262,8 +262,7 @@ def _period(run: Run) -> float:
 
 
 def _tilt(run: Run) -> Array:
-    tilt: Array = run.arrays["base_tilt"][working(run.arrays)]
-    return tilt
+    return run.arrays["base_tilt"][working(run.arrays)]
 
 
 def _torque_share(run: Run, system: System) -> float:

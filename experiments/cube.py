@@ -345,5 +345,4 @@ def _motion(track: Track, cube: Cube, rows: slice, at: int) -> tuple[Array, Arra
 
 def _turned(orientation: Array, points: Array) -> Array:
     """Return points in body axes turned into world axes by each orientation, shape (rows, points, 3)."""
-    turned: Array = np.einsum("tij,kj->tki", Rotation.from_quat(orientation).as_matrix(), points)
-    return turned
+    return np.einsum("tij,kj->tki", Rotation.from_quat(orientation).as_matrix(), points)

@@ -219,8 +219,7 @@ def _rms(values: Array) -> float:
 
 
 def _rms_each(values: Array) -> Array:
-    rms: Array = np.sqrt(np.mean(np.square(values), axis=0))
-    return rms
+    return np.sqrt(np.mean(np.square(values), axis=0))
 
 
 def _drawing(result: Identified, misfit: dict[str, Array]) -> Drawing:

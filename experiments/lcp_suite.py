@@ -271,8 +271,7 @@ def inner_point(lcp: PyramidLcp, mu: float) -> Array | None:
     )
     if program.status != 0 or program.x[n] < 1e-7:
         return None
-    z: Array = unit * lcp.scale * program.x[:n]
-    return z
+    return unit * lcp.scale * program.x[:n]
 
 
 def table_row(paper: dict[str, Any], trials: Sequence[Trial]) -> dict[str, Any]:

@@ -320,8 +320,7 @@ def _late(config: Config, history: GripHistory, *, firm: bool) -> Booleans:
     """Return True for steps in the second half of a firm (or loose) phase, when the pads rest, shape (steps,)."""
     phase = (history.t - 0.5 * config.step_s) % config.period_s / config.period_s
     begin, end = (0.0, config.duty) if firm else (config.duty, 1.0)
-    chosen: Booleans = (phase > 0.5 * (begin + end)) & (phase < end)
-    return chosen
+    return (phase > 0.5 * (begin + end)) & (phase < end)
 
 
 def _sizes(config: Config, history: GripHistory) -> list[Finding]:

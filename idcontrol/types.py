@@ -125,8 +125,7 @@ class ContactForces(msgspec.Struct, frozen=True, kw_only=True):
         if self.soles is None:
             raise InputError("these forces have no poses of soles; take contacts.soles(q).wrenches(forces)")
         soles = self.soles()
-        wrench: Array = soles.wrenches(self)[soles.number(sole)]
-        return wrench
+        return soles.wrenches(self)[soles.number(sole)]
 
     @staticmethod
     def none() -> ContactForces:

@@ -42,8 +42,7 @@ def internal_force(contacts: Contacts, unactuated: int, grip: float) -> Array:
     wanted = np.zeros(3 * len(contacts))
     wanted[: len(contacts)] = grip
     G = contacts.jacobian[:, :unactuated].T
-    internal: Array = wanted - np.linalg.lstsq(G, G @ wanted, rcond=None)[0]
-    return internal
+    return wanted - np.linalg.lstsq(G, G @ wanted, rcond=None)[0]
 
 
 class GrippingController:

@@ -367,8 +367,7 @@ def foot_centres(robot: Robot, system: System, q: Array) -> Array:
 def foot_gaps(robot: Robot, system: System, q: Array) -> Array:
     """Return the distance of each of `Robot.spheres` from the plane z = 0, shape (k,) [m]; negative below the plane."""
     radius = np.array([foot.radius_m for foot in robot.spheres])
-    gap: Array = foot_centres(robot, system, q)[:, 2] - radius
-    return gap
+    return foot_centres(robot, system, q)[:, 2] - radius
 
 
 def legs(robot: Robot, system: System) -> tuple[Integers, ...]:

@@ -118,8 +118,7 @@ def rows_around_switches(stance: Booleans, touching: Booleans, reach: int) -> Bo
     switched = np.zeros(len(stance), dtype=bool)
     for state in (stance, touching):
         switched[1:] |= (state[1:] != state[:-1]).any(axis=1)
-    switches: Booleans = np.convolve(switched, np.ones(2 * reach + 1), mode="same") > 0.5
-    return switches
+    return np.convolve(switched, np.ones(2 * reach + 1), mode="same") > 0.5
 
 
 def _taken_apart(run: Run, rows: Integers) -> tuple[float, float, float]:

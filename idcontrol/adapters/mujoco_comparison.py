@@ -275,8 +275,7 @@ def dofs(mapped: Mapped) -> Integers:
     """Return the indices of the robot's velocities in ``qvel``: six of a floating base, then one per joint."""
     model = mapped.model
     base = model.jnt_dofadr[mapped.root] + np.arange(6) if mapped.root >= 0 else np.zeros(0, dtype=np.int64)
-    velocities: Integers = np.concatenate((base, model.jnt_dofadr[mapped.joints])).astype(np.int64)
-    return velocities
+    return np.concatenate((base, model.jnt_dofadr[mapped.joints])).astype(np.int64)
 
 
 def require_no_springs(mapped: Mapped, data: mujoco.MjData) -> None:

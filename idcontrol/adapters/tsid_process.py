@@ -156,8 +156,7 @@ class Program:
         asked = self.asked["feet"][foot]
         force = np.array(self.program.getContactForce(asked["frame"], solution)).reshape(-1, 3)
         turn = np.eye(3) if asked["corners"] is None else self._place(foot).rotation
-        rows: list[list[float]] = (force @ turn.T).tolist()
-        return rows
+        return (force @ turn.T).tolist()
 
     def times(self, count: int) -> list[float]:
         """Solve the last state `count` times; return the duration of each solution [us]."""

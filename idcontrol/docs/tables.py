@@ -70,8 +70,7 @@ def bench() -> str:
 
 
 def _bench() -> dict[str, Any]:
-    said: dict[str, Any] = json.loads((DATA / "bench.json").read_text(encoding="utf-8"))
-    return said
+    return json.loads((DATA / "bench.json").read_text(encoding="utf-8"))
 
 
 def _bench_row(row: dict[str, Any]) -> list[str]:
@@ -143,8 +142,7 @@ KINDS = {
 
 
 def _papers() -> dict[str, Any]:
-    said: dict[str, Any] = json.loads((DATA / "verdicts.json").read_text(encoding="utf-8"))
-    return said
+    return json.loads((DATA / "verdicts.json").read_text(encoding="utf-8"))
 
 
 def _value(value: Any) -> str:

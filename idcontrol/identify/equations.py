@@ -176,8 +176,7 @@ def acceleration(system: System, log: Log, k: int) -> Array:
         turn = [pin.Quaternion(log.q[i, q_at + 3 : q_at + 7]).matrix() for i in (k, k + 1)]
         linear, angular = slice(v_at, v_at + 3), slice(v_at + 3, v_at + 6)
         v_next[linear] = turn[0].T @ turn[1] @ v_next[linear] - h * np.cross(v[angular], v[linear])
-    acceleration: Array = (v_next - v) / h
-    return acceleration
+    return (v_next - v) / h
 
 
 def jacobian(model: Any, data: Any, place: Mounting) -> Array:

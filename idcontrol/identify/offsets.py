@@ -202,5 +202,4 @@ def _weights(residual: Array) -> Array:
     σ is the median absolute residual over 0.6745, at least `FOOT_M`.
     """
     sigma = max(FOOT_M, float(np.median(np.abs(residual))) / 0.6745)
-    weight: Array = np.minimum(1.0, OUTLIER * sigma / np.maximum(np.abs(residual), FOOT_M)) / sigma**2
-    return weight
+    return np.minimum(1.0, OUTLIER * sigma / np.maximum(np.abs(residual), FOOT_M)) / sigma**2

@@ -213,21 +213,18 @@ def _require_spheres_that_fit(contacts: SphereContacts) -> None:
 def _sides(tips: Fingertips) -> Array:
     if not isinstance(tips.shape, coal.Box):
         raise InputError(f"external simulators take only a box in a hand, not a {type(tips.shape).__name__}")
-    sides: Array = 2.0 * np.array(tips.shape.halfSide)
-    return sides
+    return 2.0 * np.array(tips.shape.halfSide)
 
 
 def quaternion(rotation: Array) -> Array:
     """Return the unit quaternion (x, y, z, w) of a rotation matrix (3, 3)."""
-    coefficients: Array = pin.Quaternion(rotation).coeffs()
-    return coefficients
+    return pin.Quaternion(rotation).coeffs()
 
 
 def rotation(quaternion: Array) -> Array:
     """Return the rotation matrix (3, 3) of a unit quaternion (x, y, z, w)."""
     x, y, z, w = quaternion
-    matrix: Array = pin.Quaternion(w, x, y, z).matrix()
-    return matrix
+    return pin.Quaternion(w, x, y, z).matrix()
 
 
 def grid(terrain: Terrain) -> tuple[Array, Array, Array]:

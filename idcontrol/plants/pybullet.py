@@ -323,8 +323,7 @@ def _add_multibody(world: _BulletWorld, machine: list[RigidLink], restitution: f
 
 def _shape(world: _BulletWorld, link: RigidLink) -> int:
     if link.box is not None:
-        box: int = world.call(bullet.createCollisionShape, bullet.GEOM_BOX, halfExtents=(0.5 * link.box).tolist())
-        return box
+        return world.call(bullet.createCollisionShape, bullet.GEOM_BOX, halfExtents=(0.5 * link.box).tolist())
     if not link.spheres:
         return -1
     if len({sphere.mu for sphere in link.spheres}) > 1:
@@ -332,13 +331,12 @@ def _shape(world: _BulletWorld, link: RigidLink) -> int:
             f"the spheres of link {link.name!r} differ in friction, but Bullet has one coefficient per link; "
             "use another plant"
         )
-    shape: int = world.call(
+    return world.call(
         bullet.createCollisionShapeArray,
         shapeTypes=[bullet.GEOM_SPHERE] * len(link.spheres),
         radii=[sphere.radius for sphere in link.spheres],
         collisionFramePositions=[sphere.centre.tolist() for sphere in link.spheres],
     )
-    return shape
 
 
 def _add_ground(world: _BulletWorld, terrain: Terrain) -> int:
@@ -357,5 +355,4 @@ def _add_ground(world: _BulletWorld, terrain: Terrain) -> int:
             numHeightfieldColumns=y.size,
         )
         place = np.array([0.5 * (x[0] + x[-1]), 0.5 * (y[0] + y[-1]), 0.5 * (heights.min() + heights.max())])
-    ground: int = world.call(bullet.createMultiBody, 0.0, shape, basePosition=place.tolist())
-    return ground
+    return world.call(bullet.createMultiBody, 0.0, shape, basePosition=place.tolist())

@@ -128,8 +128,7 @@ def _topic(writer: Any, name: str, schema: str, what: dict[str, Any]) -> int:
         what: JSON Schema of its messages.
     """
     number: int = writer.register_schema(schema, "jsonschema", json.dumps(what).encode())
-    topic: int = writer.register_channel(name, "json", number)
-    return topic
+    return writer.register_channel(name, "json", number)
 
 
 def _schema(run: Run, shown: dict[str, dict[Column, str]]) -> dict[str, Any]:

@@ -615,8 +615,7 @@ def distance_to_segment(points: Array, start: Array, end: Array) -> Array:
     along, away = end - start, points[:, :2] - start
     squared = np.maximum(np.einsum("ij,ij->i", along, along), np.finfo(float).tiny)  # a segment may be a single point
     share = np.clip(np.einsum("ij,ij->i", away, along) / squared, 0.0, 1.0)
-    off: Array = np.linalg.norm(away - share[:, None] * along, axis=1)
-    return off
+    return np.linalg.norm(away - share[:, None] * along, axis=1)
 
 
 def distance(base: Array, stride: int) -> float | None:

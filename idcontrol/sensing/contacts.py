@@ -60,8 +60,7 @@ class Geometry:
         gap, planned = self._feet.foot_gap, reference.stance
         self._landed = np.where(planned & ~self._planned, np.maximum(gap, 0.0), self._landed)
         self._planned = planned.copy()  # a planner may write into its array
-        close: Booleans = gap < np.where(planned, self._landed + ERROR_M, MARGIN_M)
-        return close
+        return gap < np.where(planned, self._landed + ERROR_M, MARGIN_M)
 
 
 class Touch:
@@ -87,8 +86,7 @@ class Touch:
 
     def __call__(self, state: State, reference: Reference) -> Booleans:
         """Return True for each foot that touches (`feel`) or is in planned stance, shape (n_feet,)."""
-        stands: Booleans = self.feel(state) | reference.stance
-        return stands
+        return self.feel(state) | reference.stance
 
     def feel(self, state: State) -> Booleans:
         """Return True for each foot that touches according to ``state.forces``, shape (n_feet,).
@@ -113,8 +111,7 @@ class Fused:
     def __call__(self, state: State, reference: Reference) -> Booleans:
         """Return True for each foot that stands according to more than half of the sources, shape (n_feet,)."""
         votes = np.sum([source(state, reference) for source in self._sources], axis=0)
-        most: Booleans = 2 * votes > len(self._sources)
-        return most
+        return 2 * votes > len(self._sources)
 
 
 def sensed_stance(source: StanceSource) -> Callable[[State, Reference], Reference]:

@@ -45,8 +45,7 @@ def joint_forces(system: System, q: Array, v: Array, v_plus: Array, h: float) ->
     acceleration = (system.to_pinocchio(v_plus) - v) / h
     for k in system.flyer_v.tolist():  # Pinocchio's is in axes that turn
         acceleration[k : k + 3] -= np.cross(v[k + 3 : k + 6], v[k : k + 3])
-    slope: Array = pin.computeJointTorqueRegressor(system.model, system.model.createData(), q, v, acceleration)
-    return slope
+    return pin.computeJointTorqueRegressor(system.model, system.model.createData(), q, v, acceleration)
 
 
 def changes(system: System, machine: Machine, solved: Solved, slopes: Slopes) -> Changes:

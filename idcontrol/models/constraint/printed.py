@@ -48,8 +48,7 @@ def bilateral_force(
     Y = np.linalg.inv(np.eye(phi.size) + (h * h * stiffness + h * damping) * A)
     phi_dot_1 = Y @ (phi_dot - h * stiffness * A @ phi + h * pushed)
     phi_1 = phi + h * phi_dot_1
-    force: Array = -stiffness * phi_1 - damping * phi_dot_1 - np.linalg.solve(A, turning)
-    return force
+    return -stiffness * phi_1 - damping * phi_dot_1 - np.linalg.solve(A, turning)
 
 
 def unilateral_forces(A: Array, phi: Array, phi_dot_free: Array, h: float, stiffness: Array, damping: Array) -> Array:

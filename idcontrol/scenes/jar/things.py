@@ -140,8 +140,7 @@ def in_bowl(points: Array) -> Booleans:
     height = points[:, 2] + _BOWL_CENTRE_M - FOOT_M
     rim = BOWL_WALL_M * np.cos(BOWL_SLOPE)
     wide = BOWL_INNER_M + height * np.tan(BOWL_SLOPE)
-    inside: Booleans = (height > 0.0) & (height < rim) & (np.hypot(points[:, 0], points[:, 1]) < wide)
-    return inside
+    return (height > 0.0) & (height < rim) & (np.hypot(points[:, 0], points[:, 1]) < wide)
 
 
 def _about_z(angle: float) -> Array:
