@@ -1,7 +1,5 @@
 """Derivatives from differences, as an oracle for analytic derivatives."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 

@@ -12,8 +12,6 @@ Each run is a fork of this process, which has already imported NumPy, Numba and 
 change.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import contextlib

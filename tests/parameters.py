@@ -1,7 +1,5 @@
 """Parameters of tests, divided between `make test` and `make slow`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

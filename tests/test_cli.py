@@ -1,7 +1,5 @@
 """The command line from end to end, on a small experiment of its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Tables of the command line fit the terminal and cut no word."""
 
-from __future__ import annotations
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console

@@ -1,7 +1,5 @@
 """The same run gives the same bits: twice, after a reset, in another process, with any number of BLAS threads."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The commands and the code of the pages work as written."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import io

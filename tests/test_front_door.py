@@ -1,7 +1,5 @@
 """``import idcontrol as idc``: its names, its cost, and that it works in any folder."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Imports point one way: neither modules nor folders of the package import each other in a circle."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Iterator
 from graphlib import TopologicalSorter

@@ -3,8 +3,6 @@
 The number of steps of each controller is ``IDCONTROL_LONG_STEPS`` (100000).
 """
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """A synthetic record of a walk: plausible signals in closed form, for readers of records."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """MuJoCo models: the maker's go1 with servos, damping, armature and soft floor, and exact copies of our robots."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The bridge between a loop and a robot on a bus loses no message and always sends the robot a command."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import random

@@ -1,7 +1,5 @@
 """The Gymnasium environment."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 import pytest

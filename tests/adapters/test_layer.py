@@ -1,7 +1,5 @@
 """A control step as a function of arrays: its Jacobian, and its gradients in PyTorch and JAX."""
 
-from __future__ import annotations
-
 import numpy as np
 import pinocchio as pin
 import pytest

@@ -1,7 +1,5 @@
 """Controllers on a MuJoCo model from elsewhere."""
 
-from __future__ import annotations
-
 import mujoco
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """On models with other actuators or bodies the bridge applies the right joint torques or refuses the model."""
 
-from __future__ import annotations
-
 import mujoco
 import numpy as np
 import pytest

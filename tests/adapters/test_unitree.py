@@ -1,7 +1,5 @@
 """Unitree's messages: layout, checksum, and conversion for a loop."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """User input becomes a configuration, or an error of one line."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Literal
 

@@ -1,7 +1,5 @@
 """Parent and children run the same idcontrol in any working directory, and find the user's modules."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The paper's quadruped in a bowl: each foot touches its own tangent plane, which tests can turn."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from idcontrol.contact.spheres import SphereContacts

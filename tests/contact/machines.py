@@ -1,7 +1,5 @@
 """Machines that the contact tests share, in random states."""
 
-from __future__ import annotations
-
 import numpy as np
 import pinocchio as pin
 

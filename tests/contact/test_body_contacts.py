@@ -1,7 +1,5 @@
 """Contacts of free bodies in blocks, against the detector of articulated machines and by finite differences."""
 
-from __future__ import annotations
-
 import coal
 import numpy as np
 import pinocchio as pin

@@ -1,7 +1,5 @@
 """General collision geometry: manifolds, gaps, rows, identities."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import coal

@@ -1,7 +1,5 @@
 """Contact rows against Pinocchio and against motion itself; selection and assembly of contacts."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Closed-form distances of spheres and boxes, and against coal; the sweep against all pairs."""
 
-from __future__ import annotations
-
 import coal
 import numpy as np
 import pytest

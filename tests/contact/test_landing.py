@@ -1,7 +1,5 @@
 """The reference contact velocity of controllers."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

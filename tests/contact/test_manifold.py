@@ -1,7 +1,5 @@
 """The manifold kernels alone: engines that err, crowded faces, identities."""
 
-from __future__ import annotations
-
 import coal
 import numpy as np
 import pytest

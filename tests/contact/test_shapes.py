@@ -1,7 +1,5 @@
 """Collision shapes as arrays."""
 
-from __future__ import annotations
-
 import coal
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Wrenches of soles and their centres of pressure."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Foot spheres on ground: gap, rows, identity, slip."""
 
-from __future__ import annotations
-
 import numpy as np
 import pinocchio as pin
 import pytest

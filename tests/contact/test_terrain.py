@@ -1,7 +1,5 @@
 """Ground: heights, normals, distances, and files that cannot be used."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

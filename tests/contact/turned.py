@@ -1,7 +1,5 @@
 """Contacts of a robot whose normals tests turn, at constant gaps and constant centres of the spheres."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A scheme's answer to an assembled problem, in a form for tests."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The estimated friction of the ground: learnt from sliding feet only."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

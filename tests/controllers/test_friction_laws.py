@@ -3,8 +3,6 @@
 The judge computes the motion from torques and forces alone, independently of the schemes.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from msgspec import structs

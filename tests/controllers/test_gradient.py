@@ -1,7 +1,5 @@
 """Derivatives of a control step: physics, differences of the step itself, and places where no derivative exists."""
 
-from __future__ import annotations
-
 import numpy as np
 import pinocchio as pin
 import pytest

@@ -1,7 +1,5 @@
 """Derivatives of control steps along trots, and of steps from hostile states."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

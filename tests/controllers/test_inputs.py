@@ -1,7 +1,5 @@
 """States and references of every shape, type and value: no controller raises, or answers with a NaN."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import threading

@@ -1,7 +1,5 @@
 """The estimated unmodelled load on the base; impacts and landings must not change it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from msgspec import structs

@@ -1,7 +1,5 @@
 """Demands are relaxed in order: tracking, then the ban on slip, never limits or cones (math.md 12)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import cvxpy

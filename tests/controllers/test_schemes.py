@@ -1,7 +1,5 @@
 """Outcomes of schemes for the solutions of their models."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Inverse dynamics with sensed forces: balance, and growth of internal forces (`idcontrol.controllers.sensed`)."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Stages of a control step one by one: contacts in stance, ramp weights, and relaxed demands."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

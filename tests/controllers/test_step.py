@@ -1,7 +1,5 @@
 """One control step: stages, shortcut, and the contacts of a user's detector."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """After warming, a controller compiles and loads nothing, and its memory is unchanged."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import textwrap

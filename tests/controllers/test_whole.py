@@ -1,7 +1,5 @@
 """A control step in one compiled call equals the step in parts, which controllers with a user's detector take."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The paper's quadruped with a controller, and references for standing."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

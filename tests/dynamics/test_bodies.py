@@ -1,7 +1,5 @@
 """Free rigid bodies: momenta kept to rounding, motion right to first order, bad bodies refused."""
 
-from __future__ import annotations
-
 import coal
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Measured motions, in the folder named by the environment variable IDCONTROL_MEASURED."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Rows of comparisons that never ran: settings from real presets, metrics as wished, records of synthetic walks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Forward and inverse agree: impulses predicted by id-coulomb-lcp solve the problem of the plant coulomb-lcp."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

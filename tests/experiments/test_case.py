@@ -1,7 +1,5 @@
 """The base of all experiments: refusals before a run, and shared functions."""
 
-from __future__ import annotations
-
 from importlib.metadata import entry_points
 
 import msgspec

@@ -1,7 +1,5 @@
 """Torque chatter: which controllers' torques jump under a noisy demand (math.md, sections 6.4 and 7.4)."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The first day: what hangs moves as its joints do on a fixed base, and wrong joints are found in the record."""
 
-from __future__ import annotations
-
 import json
 import os
 import select

@@ -1,7 +1,5 @@
 """The suite of random contact problems: its problems and laws; it notices wrong answers."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The examples work as described."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import runpy

@@ -1,7 +1,5 @@
 """Named numbers with the paper's numbers: recorded, printed, and on the page."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import fields
 from importlib.metadata import entry_points

@@ -1,7 +1,5 @@
 """The suite of Table 1 of Trinkle et al. 1997: its problems are physical, its verdicts are checked."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

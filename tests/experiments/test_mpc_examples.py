@@ -1,7 +1,5 @@
 """The examples of planners for `idcontrol.mpc.Socket`: a centroidal MPC, and a stream from a file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

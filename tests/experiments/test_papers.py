@@ -1,7 +1,5 @@
 """Printed numbers beside recorded runs: every number has a place in its paper, and every place its count."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Claims on measured data: the data in a folder is judged, and a folder without data is refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The ros2_control example works with a controller manager without ROS."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

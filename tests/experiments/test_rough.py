@@ -1,7 +1,5 @@
 """The trot over bumps."""
 
-from __future__ import annotations
-
 import msgspec
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Our answers for a standing robot satisfy a judge based on mechanics only."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The studies beyond the paper: every run can be configured, and sentences follow the numbers."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import pytest

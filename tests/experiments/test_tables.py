@@ -1,7 +1,5 @@
 """The tables of the paper and ours: each cell, and verdicts that follow from the numbers."""
 
-from __future__ import annotations
-
 import math
 from functools import cache
 

@@ -1,7 +1,5 @@
 """The trot end to end: it walks, predicts, is repeatable, and reports faults."""
 
-from __future__ import annotations
-
 import math
 
 import msgspec

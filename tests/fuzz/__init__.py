@@ -1,7 +1,5 @@
 """Random input, machines and steps: fixed seeds in a plain run, many new ones in every run of -m slow."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

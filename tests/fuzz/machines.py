@@ -1,7 +1,5 @@
 """Random machines: trees of joints with masses over six decades, their states, and contacts anywhere on them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pinocchio as pin
 from hypothesis import strategies as st

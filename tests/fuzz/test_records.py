@@ -1,7 +1,5 @@
 """A recording with a file cut at any byte is read, or refused in one line that names the fault."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 from pathlib import Path

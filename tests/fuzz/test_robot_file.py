@@ -1,7 +1,5 @@
 """Any robot file gives lines that name the key, no other exception, and opens no other file."""
 
-from __future__ import annotations
-
 import re
 import time
 

@@ -1,7 +1,5 @@
 """Any URDF gives one clear line for each problem, promptly, and opens no other file."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Synthetic logs: joints and base follow sums of sines, and torques and forces follow from inverse dynamics."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The mass of a real humanoid is identified from its recorded motion and the vertical forces on its feet alone."""
 
-from __future__ import annotations
-
 import itertools
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Errors of 20 to 25 % in bodies and drives are recovered from synthetic logs, parameters of drives within 3 %."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every value of a body's inertial coordinates is a possible mass distribution, and zero is the nominal body."""
 
-from __future__ import annotations
-
 import numpy as np
 import pinocchio as pin
 import pytest

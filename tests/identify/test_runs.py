@@ -1,7 +1,5 @@
 """Encoder offsets and torque constants are identified, and the command writes a robot file that is fit to run."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Exchanged joints and wrong signs are found in logs, and mended in the robot file."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Compiled functions for the tests of `linked`, in a separate module since Numba caches them by file."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

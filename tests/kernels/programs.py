@@ -1,7 +1,5 @@
 """The files of the package, and programs that run its kernels in a separate process."""
 
-from __future__ import annotations
-
 import glob
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Arrays of an arena do not overlap, are reclaimed together, and never run out."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numba import njit

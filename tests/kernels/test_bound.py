@@ -1,7 +1,5 @@
 """Arguments that are bound once."""
 
-from __future__ import annotations
-
 import weakref
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Damaged files of compiled code are not run: the code is compiled again, and a line is printed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Long compilation is announced in one line, and helped by a process if a core is idle."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Hooks into Numba act only on functions of this package, and everything runs without them."""
 
-from __future__ import annotations
-
 import gc
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A compiled function is compiled once, for compiled callers, for Python and for all numbers."""
 
-from __future__ import annotations
-
 import ast
 
 import numba

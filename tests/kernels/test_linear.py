@@ -1,7 +1,5 @@
 """Small matrices: each kernel against NumPy, and the entries that it must not touch."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

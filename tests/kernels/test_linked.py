@@ -1,7 +1,5 @@
 """A linked kernel is called, not copied, and returns the same as when Python calls it."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 

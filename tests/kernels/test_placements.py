@@ -1,7 +1,5 @@
 """Placements of Pinocchio read without copies."""
 
-from __future__ import annotations
-
 import numpy as np
 import pinocchio as pin
 import pytest

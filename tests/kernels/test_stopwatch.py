@@ -1,7 +1,5 @@
 """Clocks of a run stand still while kernels are compiled."""
 
-from __future__ import annotations
-
 import time
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Kernels run by Python, as coverage and mutation tools need them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Oracles: the general form of math.md 3 by dense inverses, and the no-slip model by brute force."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

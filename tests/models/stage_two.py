@@ -4,8 +4,6 @@ Clarabel solves the program; if Clarabel fails and ECOS is installed, ECOS solve
 and is accurate to about six digits.
 """
 
-from __future__ import annotations
-
 import warnings
 from typing import Any, Final
 

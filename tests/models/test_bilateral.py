@@ -1,7 +1,5 @@
 """Bilateral rows in every model, forward and inverse: a closed loop that holds, and compliance that yields."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Degenerate cases (math.md 13.6): every model, forward and inverse, with the required result."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The parts of the friction LCP: its matrix, its factors, its points, and its judge on one point mass."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

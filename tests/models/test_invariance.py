@@ -1,7 +1,5 @@
 """Velocities must not depend on the unit of mass, on order and axes of contacts, or on their memory."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

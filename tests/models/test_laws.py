@@ -1,7 +1,5 @@
 """The laws that every model obeys: its contact law, energy, the right inverse, moving ground, axes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import chain
 

@@ -1,7 +1,5 @@
 """The memory of the last step identifies contacts by their identity, for any order and number."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st

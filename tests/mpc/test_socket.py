@@ -1,7 +1,5 @@
 """Targets of a planner at a low rate become tasks and references at the rate of the loop."""
 
-from __future__ import annotations
-
 import numpy as np
 import pinocchio as pin
 import pytest

@@ -1,7 +1,5 @@
 """Single bodies, stacks and chains in our time stepping, in MuJoCo and in Bullet, compared with textbook formulas."""
 
-from __future__ import annotations
-
 import numpy as np
 import pinocchio as pin
 import pytest

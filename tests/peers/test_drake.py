@@ -1,7 +1,5 @@
 """The bodies, stack and chain of `test_bodies`, and the standing and trotting quadruped, in Drake's SAP."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

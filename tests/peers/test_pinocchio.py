@@ -10,8 +10,6 @@ agree with it. Jacobians and contact placements must be computed before the call
 assumes contacts at rest.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pinocchio as pin
 import pytest

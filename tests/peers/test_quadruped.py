@@ -1,7 +1,5 @@
 """The quadruped under its controller in other simulators, and Pinocchio's own dynamics as a second opinion."""
 
-from __future__ import annotations
-
 import numpy as np
 import pinocchio as pin
 import pytest

@@ -1,7 +1,5 @@
 """The motion between lying and standing, and the end of the walk, from which lying down begins."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Machines for planner tests, and a machine that follows its plan perfectly."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """One rigid body on the ground: a box on its corners, or a ball."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from idcontrol.bench.problems import machines

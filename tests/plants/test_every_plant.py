@@ -1,7 +1,5 @@
 """Properties of every registered plant: equations of motion, momentum, weight, friction, energy, refusals."""
 
-from __future__ import annotations
-
 import functools
 import re
 import sys

@@ -1,7 +1,5 @@
 """Many bodies in contact: closed forms, momentum, energy, bad input."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import coal

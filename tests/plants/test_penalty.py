@@ -1,7 +1,5 @@
 """Compliant ground: depth at rest, damping, friction that holds, its kernel against plain NumPy, stability."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

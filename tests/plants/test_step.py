@@ -1,7 +1,5 @@
 """The compiled plant step: which contact detectors and models it serves, and when Python steps instead."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The controller on every plant: prediction and tracking under contact models that are not its own."""
 
-from __future__ import annotations
-
 import importlib.util
 
 import pytest

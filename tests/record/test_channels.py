@@ -1,7 +1,5 @@
 """Rows of a record: channels side by side, in order."""
 
-from __future__ import annotations
-
 import struct
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Pictures of a page fit wide and narrow screens."""
 
-from __future__ import annotations
-
 import base64
 import re
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Hostile folders: each is refused in one line, and nothing outside the folder is read or written."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Signals during the compilation of a kernel end the program like signals at any other time."""
 
-from __future__ import annotations
-
 import ctypes
 import signal
 import sys

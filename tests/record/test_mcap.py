@@ -1,7 +1,5 @@
 """The format's own library reads an exported run: the same numbers at the same times, by name."""
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
 import json

@@ -1,7 +1,5 @@
 """Metrics of synthetic signals with known values in closed form."""
 
-from __future__ import annotations
-
 import json
 
 import msgspec

@@ -1,7 +1,5 @@
 """The folder of a run can be read back, whole or cut off at any point."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """A user's robot in a folder of its own: a trunk on four legs of three joints, URDF and robot file."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

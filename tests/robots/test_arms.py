@@ -3,8 +3,6 @@
 Expected numbers of the arm: PositronicsLab/Pacer @ 4fd43d2, Example/Model/Arm/model.sdf, evaluated independently.
 """
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The check reports every fault of a robot in one line each, or describes the robot."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Every robot loads and stands; a user's robot needs its URDF and a robot file, nothing else."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import pickle

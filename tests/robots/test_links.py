@@ -3,8 +3,6 @@
 Expected numbers: PositronicsLab/Pacer @ a1393ab, example/models/links/model.sdf, evaluated by hand and independently.
 """
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A robot file has units in its keys, and each mistake is refused in one line that names the key."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Standing on points: margin to the edge of the feet, and load of the motors."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A URDF is parsed before Pinocchio reads it, so that each fault is reported with its line."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Robot files that are written say the same when they are read, and their URDFs have the new inertias."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from xml.etree import ElementTree as ET

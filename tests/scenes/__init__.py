@@ -1,7 +1,5 @@
 """Scenes that several tests share: a quadruped in a random moving state with contacts at its feet."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Each disturbance has only its described effect."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

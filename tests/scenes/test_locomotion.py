@@ -1,7 +1,5 @@
 """The recorded channels of a walking robot."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

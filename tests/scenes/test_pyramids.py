@@ -3,8 +3,6 @@
 Zapolsky & Drumwright's recorded grasp of friction 1 has √2 along the axes of the box and 1 along their diagonals.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

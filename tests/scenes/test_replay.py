@@ -1,7 +1,5 @@
 """A replay repeats the recorded torques to the bit, and computes torques of other controllers in the same states."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A robot on soles: its record, and its sensed stance."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from msgspec import structs

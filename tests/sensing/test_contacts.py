@@ -1,7 +1,5 @@
 """Feet stand by plan, by geometry, by force, or by a majority of these; robots walk on these contacts."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

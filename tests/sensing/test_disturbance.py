@@ -1,7 +1,5 @@
 """Delay, bias and noise have the requested size."""
 
-from __future__ import annotations
-
 import numpy as np
 import pinocchio as pin
 import pytest

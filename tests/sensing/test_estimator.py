@@ -1,7 +1,5 @@
 """Estimate of the base from legs and IMU: the filter's algebra, robots at rest and in free flight, and whole walks."""
 
-from __future__ import annotations
-
 import numpy as np
 import pinocchio as pin
 import pytest

@@ -1,7 +1,5 @@
 """Positions, angular velocities and forces of feet, from joints and IMU."""
 
-from __future__ import annotations
-
 import numpy as np
 import pinocchio as pin
 import pytest

@@ -1,7 +1,5 @@
 """A loop's sensing stages run in order, and its source of contacts decides which feet stand."""
 
-from __future__ import annotations
-
 import msgspec
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """The report of a run is self-contained and describes the run, whole or cut off."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

@@ -1,7 +1,5 @@
 """Brute force over contact modes, written from math.md, section 6.2 without the code under test."""
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 

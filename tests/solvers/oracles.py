@@ -1,7 +1,5 @@
 """Solutions computed without the solvers under test, and problems with the structure of contact."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

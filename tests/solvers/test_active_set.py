@@ -1,7 +1,5 @@
 """The dual active set on general quadratic programs, against Clarabel, closed forms and proofs of infeasibility."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import cvxpy

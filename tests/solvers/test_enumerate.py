@@ -1,7 +1,5 @@
 """The solution closest to a target: against brute force over contact modes, and against the contact law."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

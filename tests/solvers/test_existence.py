@@ -1,7 +1,5 @@
 """Proofs that a complementarity problem has no solution, against the enumeration of all bases."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

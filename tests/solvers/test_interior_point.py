@@ -1,7 +1,5 @@
 """The interior point method of Trinkle et al. 1997 on its own class of problems, against Lemke's method."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Lemke's method against enumeration of bases, on contact problems and on problems without a solution."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

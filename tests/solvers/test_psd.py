@@ -1,7 +1,5 @@
 """LCP(r, ρρᵀ): principal pivoting, the dual active set and both together, against each other and oracles."""
 
-from __future__ import annotations
-
 import cvxpy
 import numpy as np
 import pytest

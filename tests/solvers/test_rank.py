@@ -1,7 +1,5 @@
 """FIND-INDICES: the kept tangential rows, and elimination as the Schur complement of the papers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

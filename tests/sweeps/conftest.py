@@ -1,7 +1,5 @@
 """Installs the experiment `drift` for this process and for those that it starts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

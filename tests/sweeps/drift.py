@@ -1,7 +1,5 @@
 """A fast experiment of another package, whose settings choose its fault."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """A sweep on a Dask cluster of separate processes, one of which is killed in the middle."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """The sentence about coinciding controllers of a comparison."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

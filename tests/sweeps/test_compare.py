@@ -1,7 +1,5 @@
 """``idcontrol compare`` from end to end, on an experiment that takes no time."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import io

@@ -1,7 +1,5 @@
 """Scheduling of rows and the fate of their folders, with simulated processes."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The files of a comparison: its folder, its table, and the settings that distinguish its rows."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

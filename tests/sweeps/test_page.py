@@ -1,7 +1,5 @@
 """Contents of the page and the figures of a comparison."""
 
-from __future__ import annotations
-
 import re
 import sys
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The plan of a sweep: combinations, names, commands."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

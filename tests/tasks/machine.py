@@ -1,7 +1,5 @@
 """Machines in motion, with tasks, for the tests of this folder."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Step problem of points that each meet their own floor."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from idcontrol.models.step import StepProblem

@@ -1,7 +1,5 @@
 """Models on problems of very different scales; each contact is judged in its own scale."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The judge's two measures of error: right answers pass, and wrong answers fail by the amount of their error."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Random piles of bodies: contacts, inertias, contact rows and drift belong to rigid bodies that touch."""
 
-from __future__ import annotations
-
 import numpy as np
 import pinocchio as pin
 import pytest

@@ -1,7 +1,5 @@
 """Random step problems, and certificates that they have no solution."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
