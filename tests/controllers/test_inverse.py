@@ -25,6 +25,7 @@ from idcontrol.types import Reference, State, Status
 from tests import scenes
 from tests.controllers import walker
 from tests.models import stage_two
+from tests.parameters import solved
 
 INVERSE = (
     "id-noslip-lcp",
@@ -71,8 +72,7 @@ def in_cones(predicted, mu, name):
 
 @pytest.mark.parametrize("name", INVERSE)
 def test_standing_the_predicted_forces_carry_the_weight(quadruped, name):
-    command = walker.controller(name)(walker.at_home(quadruped), walker.stand())
-    assert command.status is Status.SOLVED
+    command = solved(walker.controller(name)(walker.at_home(quadruped), walker.stand()))
     force = command.predicted.force
     # one stage: contacts yield at 1e-6 of the free speed
     accuracy = 1e-5 if name == "id-coulomb-qp-1" else 1e-9
@@ -91,8 +91,7 @@ def test_in_the_air_joints_accelerate_as_feedback_asks(quadruped, name):
     reference = walker.stand(
         q=scenes.HOME + 0.05 * rng.normal(size=12), v=rng.normal(size=12), a=10.0 * rng.normal(size=12)
     )
-    command = walker.controller(name)(state, reference)
-    assert command.status is Status.SOLVED
+    command = solved(walker.controller(name)(state, reference))
     wanted = reference.a + 400.0 * (reference.q - scenes.HOME)
     wanted += 40.0 * (reference.v - quadruped.joint_velocities(state.v))
     torque = np.zeros(18)
@@ -142,8 +141,7 @@ def swaying_torques(name, system):
             v=system.joint_velocities(state.v),
             a=a + rng.normal(size=12),
         )
-        command = control(state, reference)
-        assert command.status is Status.SOLVED
+        command = solved(control(state, reference))
         torques.append(command.tau)
         weights.append(command.predicted.force[:, 2].sum())
     return np.array(torques), np.array(weights)
@@ -266,8 +264,7 @@ def test_a_landing_that_the_model_cannot_solve_is_predicted_without_impact(quadr
     system = scenes.links()
     setup = Setup(system=system, contacts=Sticky(system, scenes.FEET, scenes.RADIUS, plane(), 0.7), h=scenes.H)
     falling = structs.replace(walker.at_home(quadruped), v=-np.eye(18)[2])
-    command = controllers.build("id-sap", setup)(falling, walker.stand(stance=np.zeros(4, dtype=bool)))
-    assert command.status is Status.SOLVED
+    command = solved(controllers.build("id-sap", setup)(falling, walker.stand(stance=np.zeros(4, dtype=bool))))
     assert command.predicted.force.size == 0
 
 
@@ -388,8 +385,7 @@ def test_tracking_of_conflicting_velocities_is_relaxed_as_by_servos(name):
     # forces on the walls are proportional to the demand if friction has no effect
     twice = spread(name, 2e-3, project=False)
     assert np.abs(twice.tau).max() > 1.5 * np.abs(command.tau).max()
-    projected = spread(name, 1e-3)
-    assert projected.status is Status.SOLVED
+    projected = solved(spread(name, 1e-3))
     assert np.abs(projected.tau).max() < 0.1 * np.abs(command.tau).max()
 
 
@@ -419,8 +415,7 @@ def test_a_foot_planned_to_stand_but_5_mm_up_is_a_contact_only_while_it_rests(qu
     state = lifted(quadruped, 1, 5e-3)
     state = structs.replace(state, v=quadruped.to_pinocchio(rising * raise_foot(quadruped, state, 1)))
     reference = walker.stand(q=quadruped.joint_positions(state.q))
-    command = walker.controller()(state, reference)
-    assert command.status is Status.SOLVED
+    command = solved(walker.controller()(state, reference))
     assert command.predicted.identity.tolist() == contacts
 
 
@@ -500,8 +495,7 @@ def test_the_machine_moves_as_predicted_when_fed_with_the_torque(quadruped, seed
     state = moving_state(quadruped, rng)
     reference = walker.stand(a=10.0 * rng.normal(size=12))
     edge_speed = 1e-6
-    command = walker.controller(gains=walker.NO_FEEDBACK, edge_speed_m_s=edge_speed)(state, reference)
-    assert command.status is Status.SOLVED
+    command = solved(walker.controller(gains=walker.NO_FEEDBACK, edge_speed_m_s=edge_speed)(state, reference))
     contacts = contacts_of(quadruped, state)
     v = quadruped.from_pinocchio(state.v)
     b = project(quadruped.M, contacts.jacobian, contacts.surface_velocity, v[6:] + scenes.H * reference.a)

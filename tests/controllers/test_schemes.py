@@ -22,6 +22,7 @@ from idcontrol.types import State, Status
 from tests import scenes
 from tests.controllers import walker
 from tests.controllers.answers import answered
+from tests.parameters import solved
 
 pytestmark = pytest.mark.interpreted
 
@@ -35,8 +36,7 @@ def asked(problem, last):
 @pytest.mark.parametrize(("regularization", "dropped"), [(0.0, ()), (1e-10, ("exactness",))])
 def test_a_step_with_a_regularized_problem_reports_it(scheme, regularization, dropped):
     problem = random_step(np.random.default_rng(0), feet=True, inverse=True, contacts=2)
-    solution = coulomb.solve(problem)
-    assert solution.status is Status.SOLVED
+    solution = solved(coulomb.solve(problem))
     if regularization > 0.0:
         solution = structs.replace(solution, status=Status.REPAIRED, regularization=regularization, note="regularized")
     in_python = replace(scheme, solve=None, model=lambda *_: solution)
@@ -159,8 +159,7 @@ def test_corners_that_barely_open_have_no_friction_force(name):
     v = wild * rng.normal(size=(n, standing.v.size))
     for row in (217, 247):
         controller = controllers.make(name, robot, mu=np.inf)
-        command = controller(State(t=0.0, q=q[row], v=v[row]), structs.replace(reference, q=target[row]))
-        assert command.status is Status.SOLVED
+        command = solved(controller(State(t=0.0, q=q[row], v=v[row]), structs.replace(reference, q=target[row])))
         opens = command.predicted.force[:, 2] == 0.0
         assert opens.any()
         assert not command.predicted.force[opens].any()

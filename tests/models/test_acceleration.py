@@ -14,6 +14,7 @@ from idcontrol.models.step import Prescribed, StepProblem
 from idcontrol.solvers.lemke import proves_infeasible
 from idcontrol.types import Status
 from tests import scenes
+from tests.parameters import solved
 from tests.scenes import by_hand
 
 GRAVITY = 9.81
@@ -89,7 +90,7 @@ def contact_acceleration(problem, v_dot):
 @pytest.mark.parametrize("mu", [0.0, 0.1, 0.3])
 def test_forces_obey_coulombs_law_forward_and_inverse(quadruped, mu):
     rng = np.random.default_rng(40)
-    solved, slides = 0, []
+    count, slides = 0, []
     for k in range(60):
         feet = tuple(rng.permutation(4)[: rng.integers(1, 5)])
         _, v, contacts, offset = random_instant(quadruped, rng, mu, feet=feet)
@@ -100,7 +101,7 @@ def test_forces_obey_coulombs_law_forward_and_inverse(quadruped, mu):
         solution = acceleration.solve(problem)
         if solution.status is Status.FALLBACK:
             continue
-        solved += 1
+        count += 1
         slides.extend(np.hypot(*(contacts.jacobian @ v).reshape(3, -1)[1:]) > 1e-4)
         assert solution.status is Status.SOLVED
         balance = problem.M @ solution.acceleration - problem.force - contacts.jacobian.T @ solution.forces.T.ravel()
@@ -110,7 +111,7 @@ def test_forces_obey_coulombs_law_forward_and_inverse(quadruped, mu):
         assert np.abs(balance).max() < 1e-9 * max(1.0, np.abs(solution.forces).max())
         assert_lawful(problem, solution.forces, contact_acceleration(problem, solution.acceleration))
     # a problem without a solution has conflicting velocities, or friction too large for the pose
-    assert solved >= 55
+    assert count >= 55
     assert 0.2 < np.mean(slides) < 0.8
 
 
@@ -126,8 +127,7 @@ def test_the_inverse_solves_the_forward_problem(quadruped):
         v_dot = np.linalg.solve(problem.M, problem.force + contacts.jacobian.T @ inverse_solution.forces.T.ravel())
         scale = max(1.0, np.abs(inverse_solution.forces).max())
         np.testing.assert_allclose(v_dot, inverse_solution.acceleration, rtol=0, atol=1e-7 * scale)
-        again = acceleration.solve(problem)
-        assert again.status is Status.SOLVED
+        again = solved(acceleration.solve(problem))
         # with small friction the forward solution is unique
         np.testing.assert_allclose(again.acceleration, inverse_solution.acceleration, rtol=0, atol=1e-6 * scale)
 
@@ -166,8 +166,7 @@ def test_step_models_converge_to_its_torque_at_first_order(quadruped, model):
     offset = drift(quadruped, q0, v, foot)
     a = rng.normal(scale=10.0, size=12)
     contacts = scenes.foot_contacts(quadruped, 5.0, feet=foot)
-    limit = acceleration.solve(inverse(quadruped, v, contacts, offset, a))
-    assert limit.status is Status.SOLVED
+    limit = solved(acceleration.solve(inverse(quadruped, v, contacts, offset, a)))
     assert limit.forces[0, 0] > 1.0
     assert np.abs(contact_acceleration(inverse(quadruped, v, contacts, offset, a), limit.acceleration)).max() < 1e-9
     errors = []
@@ -181,8 +180,7 @@ def test_step_models_converge_to_its_torque_at_first_order(quadruped, model):
             contacts=scenes.foot_contacts(quadruped, 5.0, feet=foot),
             prescribed=Prescribed(index=np.arange(6, 18), velocity=v[6:] + h * a),
         )
-        solution = model(problem)
-        assert solution.status is Status.SOLVED
+        solution = solved(model(problem))
         errors.append(np.abs(solution.multipliers / h - limit.torque).max())
     assert errors[1] == pytest.approx(0.5 * errors[0], rel=0.05)
     assert errors[2] == pytest.approx(0.5 * errors[1], rel=0.05)

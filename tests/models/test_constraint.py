@@ -20,6 +20,7 @@ from idcontrol.models.whitened import whiten
 from idcontrol.types import Status
 from tests import scenes
 from tests.models.test_no_slip import gripper, moving_problem
+from tests.parameters import solved
 from tests.scenes import by_hand
 
 G = 9.81
@@ -59,8 +60,7 @@ def test_a_body_at_rest_stays_held_next_to_a_body_a_thousand_kilometres_deep():
     J = np.zeros((6, 6))
     J[[0, 2, 4], [2, 0, 1]] = J[[1, 3, 5], [5, 3, 4]] = 1.0  # normals along z, tangents along x and y
     contacts = by_hand(J, slope, np.array([-1e6, -9.81 / stiffness]), stiffness=stiffness, damping=0.0)
-    dense = constraint.solve(StepProblem(h=1e-3, M=np.eye(6), kappa=-v - 1e-3 * g, contacts=contacts))
-    assert dense.status is Status.SOLVED
+    dense = solved(constraint.solve(StepProblem(h=1e-3, M=np.eye(6), kappa=-v - 1e-3 * g, contacts=contacts)))
     np.testing.assert_allclose(dense.impulses[1], [9.81e-3, -4.905e-3, 0.0], rtol=1e-6, atol=1e-12)
 
 
@@ -280,8 +280,7 @@ def test_what_the_inverse_predicts_solves_the_forward_problem(quadruped):
     rng = np.random.default_rng(8)
     for _ in range(200):
         problem = stiffened(moving_problem(quadruped, rng), rng)
-        inverse = constraint.solve(problem)
-        assert inverse.status is Status.SOLVED
+        inverse = solved(constraint.solve(problem))
         np.testing.assert_allclose(inverse.v_plus[6:], problem.prescribed.velocity, atol=1e-12)
         kappa = problem.kappa.copy()
         kappa[6:] -= inverse.multipliers
@@ -294,8 +293,7 @@ def test_conflicting_velocities_have_a_solution_only_on_compliant_contacts():
     assert constraint.solve(rigid).status is Status.FALLBACK
     assert constraint.solve(rigid).note == "squeeze"
     assert constraint.compliant(constraint.springs(1e15, 0.0))(rigid, None).note != "squeeze"  # a solution exists
-    soft = constraint.compliant(constraint.springs(1e4, 1.0))(rigid, None)
-    assert soft.status is Status.SOLVED
+    soft = solved(constraint.compliant(constraint.springs(1e4, 1.0))(rigid, None))
     assert (soft.impulses[:, 0] > 0.0).all()
 
 
@@ -316,8 +314,7 @@ def slide(mu, h, law, seconds=1.0, model=constraint.solve):
     q, v = np.zeros(6), np.zeros(6)
     for _ in range(round(seconds / h)):
         contacts = law(replace(base, gap=base.N @ q))
-        solution = model(StepProblem(h=h, M=M, kappa=-M @ v - h * weight, contacts=contacts))
-        assert solution.status is Status.SOLVED
+        solution = solved(model(StepProblem(h=h, M=M, kappa=-M @ v - h * weight, contacts=contacts)))
         v = solution.v_plus
         q = q + h * v
     return q[0], v, solution.impulses / h
@@ -366,8 +363,7 @@ def test_a_joint_runs_into_its_limit_and_stops_there_beside_the_feet(quadruped):
         np.array([fastest]), np.zeros(1), np.array([-span]), np.array([span]), 18, stiffness=1e12
     )
     both = replace(problem, contacts=concatenate((contacts, limits)))
-    solution = constraint.solve(both)
-    assert solution.status is Status.SOLVED
+    solution = solved(constraint.solve(both))
     assert abs(scenes.H * solution.v_plus[fastest]) == pytest.approx(span, rel=1e-6)
     assert (solution.impulses[4:, 0] > 0.0).sum() == 1
 

@@ -22,6 +22,7 @@ from idcontrol.solvers.existence import Existence, decide
 from idcontrol.solvers.status import TOLERANCE, SolverStatus
 from idcontrol.types import Status
 from tests import scenes
+from tests.parameters import solved
 
 
 def unbalanced(problem):
@@ -165,13 +166,11 @@ def test_many_contacts_of_which_few_are_solved_for_all_obey_the_law():
     rng, pressed, kept = np.random.default_rng(8), 0, 0
     for _ in range(40):
         problem = tumbling_box(rng, 6)
-        solution = coulomb.solve(problem)
-        assert solution.status is Status.SOLVED
+        solution = solved(coulomb.solve(problem))
         assert violation(problem, solution) <= 1e-11
         assert (solution.impulses[:, 0] > 0.0).sum() <= coulomb.MANY_CONTACTS * 6
         pressed += (solution.impulses[:, 0] > 0.0).any()
-        again = coulomb.solve(problem, solution.warm)
-        assert again.status is Status.SOLVED
+        again = solved(coulomb.solve(problem, solution.warm))
         assert violation(problem, again) <= 1e-11
         kept += again.iterations == 0
     assert kept > 30  # dependent contacts with impulses are solved again by Lemke's method
@@ -199,8 +198,7 @@ def test_a_second_path_solves_after_the_first_ends_on_a_ray(problem):
     n = mu.size
     status, _, _ = coulomb.friction_lcp_kernel(w.rho, w.c, w.roundoff, mu, 0.0, np.zeros(3 * n), HEAP)
     assert status == SolverStatus.RAY
-    solution = coulomb.solve(problem)
-    assert solution.status is Status.SOLVED
+    solution = solved(coulomb.solve(problem))
     assert solution.note in (("",) if n > coulomb.MANY_CONTACTS * w.rho.shape[1] else ("restarted", "searched"))
     assert judge.missed("coulomb", problem, solution.impulses) <= 1e-10  # inertias of these boxes differ by up to 1e6
 
@@ -208,8 +206,7 @@ def test_a_second_path_solves_after_the_first_ends_on_a_ray(problem):
 def test_solved_means_that_unbalanced_velocities_obey_the_law():
     """38 contacts of boxes whose mobilities differ 750-fold."""
     problem = numbered_step(82881)
-    solution = coulomb.solve(problem)
-    assert solution.status is Status.SOLVED
+    solution = solved(coulomb.solve(problem))
     assert judge.missed("coulomb", problem, solution.impulses) <= TOLERANCE
 
 

@@ -18,7 +18,7 @@ from idcontrol.types import Status
 from tests import scenes
 from tests.models import oracles
 from tests.models.test_no_slip import gripper
-from tests.parameters import one_fast
+from tests.parameters import one_fast, solved
 from tests.scenes import by_hand
 
 RIGID = {
@@ -72,8 +72,7 @@ def contact_velocity(problem, solution):
 def test_without_contacts_the_motion_is_free_dynamics(quadruped, name, inverse):
     v = scenes.moving(quadruped, np.random.default_rng(0))
     problem = step(quadruped, v, Contacts.none(18), inverse)
-    solution = MODELS[name](problem, None)
-    assert solution.status is Status.SOLVED
+    solution = solved(MODELS[name](problem, None))
     assert solution.impulses.shape == (0, 3)
     expected = -np.linalg.solve(problem.M, problem.kappa)
     if inverse:
@@ -90,8 +89,7 @@ def test_without_contacts_the_motion_is_free_dynamics(quadruped, name, inverse):
 def test_penetration_is_undone_at_a_bounded_speed(quadruped, standing, name, inverse, depth):
     """The push-out speed φ/h is limited: 5 mm in 1 ms would need 5 m/s."""
     problem = step(quadruped, standing, scenes.foot_contacts(quadruped, 0.7, gap=np.full(4, -depth)), inverse)
-    solution = RIGID[name](problem, None)
-    assert solution.status is Status.SOLVED
+    solution = solved(RIGID[name](problem, None))
     out = min(depth / scenes.H, PUSH_OUT_SPEED)
     normal = problem.contacts.N @ solution.v_plus
     tolerance = max(1e-9, GIVES_WAY.get(name, 0.0))
@@ -108,8 +106,7 @@ def test_without_friction_there_are_no_tangential_impulses(quadruped, name, inve
     for _ in range(5):
         v = scenes.moving(quadruped, rng, speed=0.2)
         problem = step(quadruped, v, scenes.foot_contacts(quadruped, 0.0), inverse)
-        solution = MODELS[name](problem, None)
-        assert solution.status is Status.SOLVED
+        solution = solved(MODELS[name](problem, None))
         assert not solution.impulses[:, 1:].any()
         if name in COMPLIANT:
             continue
@@ -180,8 +177,7 @@ def test_two_feet_in_line_are_enough(quadruped, standing, name, inverse):
     """J_b has rank 5: the machine begins to tip over the line between its feet."""
     problem = step(quadruped, standing, scenes.foot_contacts(quadruped, 0.7, feet=(0, 3)), inverse)
     assert np.linalg.matrix_rank(problem.contacts.jacobian[:, :6], tol=1e-8) == 5
-    solution = MODELS[name](problem, None)
-    assert solution.status is Status.SOLVED
+    solution = solved(MODELS[name](problem, None))
     assert solution.impulses[:, 0].min() > 0.0
     assert_balanced(problem, solution)
     velocity = contact_velocity(problem, solution)
@@ -193,8 +189,7 @@ def test_two_feet_in_line_are_enough(quadruped, standing, name, inverse):
 def test_coplanar_feet_whose_normals_depend_on_each_other_are_solved(quadruped, standing, name, inverse):
     """Four normals have rank 3: at rest they carry the weight, and its shares are not determined."""
     problem = step(quadruped, standing, scenes.foot_contacts(quadruped, 0.7), inverse)
-    solution = MODELS[name](problem, None)
-    assert solution.status is Status.SOLVED
+    solution = solved(MODELS[name](problem, None))
     assert_balanced(problem, solution)
     if inverse:
         weight = scenes.H * quadruped.mass * 9.81
@@ -218,8 +213,7 @@ def test_a_straight_leg_is_a_leg(quadruped, name, inverse):
     sigma = np.linalg.svd(leg, compute_uv=False)
     assert sigma[-1] < 0.05 * sigma[0]
     problem = step(quadruped, np.zeros(18), scenes.foot_contacts(quadruped, 0.7), inverse)
-    solution = MODELS[name](problem, None)
-    assert solution.status is Status.SOLVED
+    solution = solved(MODELS[name](problem, None))
     assert_balanced(problem, solution)
     assert np.abs(solution.multipliers).max(initial=0.0) < scenes.H * 50.0
 
@@ -253,8 +247,7 @@ def test_a_contact_that_nothing_free_can_move_is_only_tested(name):
 
     If it is prescribed to press into the wall, the demand is reported as a planning error.
     """
-    apart = RIGID[name](touching_finger(-0.1), None)
-    assert apart.status is Status.SOLVED
+    apart = solved(RIGID[name](touching_finger(-0.1), None))
     assert not apart.impulses.any()
     pressing = RIGID[name](touching_finger(0.1), None)
     assert pressing.status is Status.FALLBACK
@@ -268,8 +261,7 @@ def test_a_contact_that_is_listed_but_open_gets_no_force(quadruped, standing, na
     gap = np.array([0.0, 5e-3, 0.0, 0.0])
     contacts = replace(scenes.foot_contacts(quadruped, 0.7, gap=gap), damping=np.full(4, 40.0))
     problem = step(quadruped, standing, contacts, inverse)
-    solution = MODELS[name](problem, None)
-    assert solution.status is Status.SOLVED
+    solution = solved(MODELS[name](problem, None))
     np.testing.assert_allclose(solution.impulses[1], 0.0, atol=ROUNDING)
     assert solution.impulses[[0, 2, 3], 0].max() > 0.0
     assert_balanced(problem, solution)
@@ -284,8 +276,7 @@ def test_normals_that_are_not_parallel_are_solved(quadruped, standing, name, inv
     for _ in range(3):
         contacts = scenes.foot_contacts(quadruped, 0.7, normals=scenes.tilted(rng, 4, tilt))
         problem = step(quadruped, standing, contacts, inverse)
-        solution = MODELS[name](problem, None)
-        assert solution.status is Status.SOLVED
+        solution = solved(MODELS[name](problem, None))
         assert_balanced(problem, solution)
         assert contact_velocity(problem, solution)[0].min() > -max(1e-8, GIVES_WAY.get(name, 0.0))
 
@@ -367,8 +358,7 @@ def test_the_acceleration_level_takes_duplicates_feet_in_line_and_open_contacts(
             scenes.foot_contacts(quadruped, mu).take(np.repeat(np.arange(4), 10)),
         ):
             problem = instant(quadruped, contacts, inverse)
-            solution = acceleration.solve(problem)
-            assert solution.status is Status.SOLVED
+            solution = solved(acceleration.solve(problem))
             open_ = contacts.gap > 0.0
             assert not solution.forces[open_].any()
             if mu == 0.0:

@@ -11,6 +11,7 @@ from idcontrol.models import dissipation
 from idcontrol.models.step import Bilateral, Prescribed, StepProblem
 from idcontrol.types import Status
 from tests import scenes
+from tests.parameters import solved
 from tests.scenes import by_hand
 
 
@@ -57,8 +58,7 @@ def test_rigid_rows_join_the_projection(quadruped):
     for _ in range(10):
         problem = random_problem(quadruped, rng, inverse=False, mu=0.4)
         ties = Bilateral(rows=rng.normal(size=(2, 18)), target=0.1 * rng.normal(size=2), compliance=np.zeros(2))
-        solution = dissipation.solve(replace(problem, bilateral=ties))
-        assert solution.status is Status.SOLVED
+        solution = solved(dissipation.solve(replace(problem, bilateral=ties)))
         v_tied = np.linalg.pinv(ties.rows) @ ties.target
         _, _, vt = np.linalg.svd(ties.rows)
         Z = vt[2:].T
@@ -98,8 +98,7 @@ def test_normals_that_depend_on_held_tangents_get_no_force(quadruped):
         v = scenes.moving(quadruped, rng, speed=0.02)
         contacts = scenes.foot_contacts(quadruped, np.inf, normals=scenes.tilted(rng, 4, 0.1))
         b = project(quadruped.M, contacts.jacobian, np.zeros(12), v[6:])
-        solution = dissipation.solve(inverse_step(quadruped, v, b, contacts))
-        assert solution.status is Status.SOLVED
+        solution = solved(dissipation.solve(inverse_step(quadruped, v, b, contacts)))
         # the step moves no faster than its demand, about 0.02 rad/s
         assert np.abs(solution.v_plus).max() < 1.0
         assert np.abs(contacts.jacobian @ solution.v_plus).max() < 1e-6

@@ -16,7 +16,7 @@ from idcontrol.models import coulomb_cone, dissipation, sap
 from idcontrol.models.step import CLOSED_GAP, StepProblem
 from idcontrol.types import Status
 from tests import scenes
-from tests.parameters import one_fast
+from tests.parameters import one_fast, solved
 from tests.scenes import by_hand
 
 every_law = pytest.mark.parametrize("law", MODELS)
@@ -99,8 +99,7 @@ def test_what_the_inverse_predicts_solves_the_forward_problem(quadruped, law):
         forward, predicted = driven(problem, inverse)
         assert judge.violation(law, forward, predicted) <= judge.TOLERANCE
         if law in UNIQUE:
-            again = MODELS[law](forward, None)
-            assert again.status is Status.SOLVED
+            again = solved(MODELS[law](forward, None))
             # 1e-10 on robots; inertias of the numbered steps differ by up to 1e6
             accuracy = 1e-10 if problem.M.shape == (18, 18) and problem.h == scenes.H else 1e-5
             size = max(np.abs(inverse.v_plus).max(), 1e-3)
@@ -133,8 +132,7 @@ def test_ground_that_moves_takes_a_sticking_foot_along(quadruped, standing, law)
     belt = np.repeat([0.0, 0.01, -0.004], 4)
     contacts = replace(scenes.foot_contacts(quadruped, 1.0), surface_velocity=belt)
     problem = forward_step(quadruped, standing, np.zeros(12), contacts)
-    solution = MODELS[law](problem, None)
-    assert solution.status is Status.SOLVED
+    solution = solved(MODELS[law](problem, None))
     assert judge.violation(law, problem, solution) <= 1e-8
     pressing = solution.impulses[:, 0] > 0.0
     assert pressing.sum() >= 2

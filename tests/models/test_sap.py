@@ -19,6 +19,7 @@ from idcontrol.models.whitened import whiten
 from idcontrol.types import Status
 from tests import scenes
 from tests.models.test_laws import random_inverse
+from tests.parameters import solved
 from tests.scenes import by_hand
 
 G = 9.81
@@ -196,8 +197,7 @@ def test_the_velocity_is_the_cone_program_that_clarabel_solves(quadruped, invers
     rng = np.random.default_rng(int(inverse))
     for _ in range(10):
         problem = random_problem(quadruped, rng, inverse=inverse)
-        solution = sap.solve(problem)
-        assert solution.status is Status.SOLVED
+        solution = solved(sap.solve(problem))
         expected = by_clarabel(problem, Parameters())
         # Clarabel reaches 1e-11 in the objective, which determines half as many digits of the velocity
         np.testing.assert_allclose(solution.v_plus, expected, rtol=0, atol=2e-6 * np.abs(expected).max())
@@ -309,8 +309,7 @@ def test_bounded_rows_are_bilateral_until_their_limit(quadruped):
 
 def test_conflicting_joint_velocities_give_large_torques_and_no_exception():
     """The rigid models have no solution here (math.md 5.1)."""
-    solution = sap.solve(scenes.squeeze(0.5))
-    assert solution.status is Status.SOLVED
+    solution = solved(sap.solve(scenes.squeeze(0.5)))
     np.testing.assert_allclose(solution.multipliers[0], -solution.multipliers[1], rtol=1e-9)
     # each contact yields by 0.1 m/s: this over R_n, plus the fingers' own momentum
     W = np.sqrt(4.0 + 1.0 + 1.0) / 3.0

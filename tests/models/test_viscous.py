@@ -10,10 +10,10 @@ from idcontrol.bench.problems.machines import forward_step
 from idcontrol.errors import InputError
 from idcontrol.models import viscous
 from idcontrol.models.step import StepProblem
-from idcontrol.types import Status
 from tests import scenes
 from tests.models import oracles
 from tests.models.test_no_slip import moving_problem
+from tests.parameters import solved
 from tests.scenes import by_hand
 
 FORMS = ["implicit", "explicit"]
@@ -44,10 +44,8 @@ def test_the_explicit_inverse_fed_to_the_forward_model_moves_as_it_predicted(qua
     for _ in range(60):
         problem = dragged(moving_problem(quadruped, rng), rng.uniform(0.0, 50.0, 4), rng)
         v = velocity(quadruped, problem)
-        inverse = viscous.solve_explicit(problem, v)
-        assert inverse.status is Status.SOLVED
-        forward = viscous.solve_explicit(forward_step(quadruped, v, inverse.multipliers, problem.contacts), v)
-        assert forward.status is Status.SOLVED
+        inverse = solved(viscous.solve_explicit(problem, v))
+        forward = solved(viscous.solve_explicit(forward_step(quadruped, v, inverse.multipliers, problem.contacts), v))
         # v⁺ is unique: six digits above rounding, as for the other models
         np.testing.assert_allclose(forward.v_plus, inverse.v_plus, rtol=0, atol=1e-10)
         np.testing.assert_allclose(forward.impulses[:, 1:], inverse.impulses[:, 1:], rtol=0, atol=1e-10)

@@ -24,6 +24,7 @@ from idcontrol.models.whitened import whiten
 from idcontrol.types import Status
 from tests import scenes
 from tests.controllers import walker
+from tests.parameters import solved
 
 if not hasattr(pin, "ADMMConstraintSolver"):
     pytest.skip("Pinocchio has contact solvers from 4.0 on", allow_module_level=True)
@@ -144,8 +145,7 @@ def test_pinocchio_admm_under_our_torques_finds_each_predicted_force(feet, seed)
     system = scenes.links()
     q, v, contacts = moment(system, feet, seed)
     asked = demand(v, contacts)
-    predicted = dissipation.solve(inverse_step(system, v, asked, contacts), None)
-    assert predicted.status is Status.SOLVED
+    predicted = solved(dissipation.solve(inverse_step(system, v, asked, contacts), None))
     problem = forward_step(system, v, predicted.multipliers, contacts)
     theirs = admm(system, q, problem)
     np.testing.assert_allclose(theirs, predicted.impulses, rtol=0, atol=1e-6 * walker.WEIGHT * scenes.H)
@@ -163,8 +163,7 @@ def test_pinocchio_contact_inverse_dynamics_agrees_with_the_compliant_model(feet
     v = v + speed * np.random.default_rng(seed + 10).normal(size=18)
     system.update(q, system.to_pinocchio(v))
     problem = inverse_step(system, v, v[6:], contacts)
-    ours = sap.solve(problem)
-    assert ours.status is Status.SOLVED
+    ours = solved(sap.solve(problem))
     n, inertia = len(contacts), np.linalg.cholesky(problem.M)
     w = mean_inverse_mass(np.ascontiguousarray(np.linalg.solve(inertia, contacts.jacobian.T).T), n)
     data, acceleration = system.model.createData(), system.to_pinocchio(ours.v_plus - v) / scenes.H

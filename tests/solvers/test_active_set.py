@@ -16,6 +16,7 @@ from idcontrol.solvers.active_set import project
 from idcontrol.solvers.active_set_qp import QuadraticProgram, qp_residual, solve_qp
 from idcontrol.solvers.cuts import cut, minimizer, refined, uncut
 from idcontrol.solvers.status import TOLERANCE, SolverStatus
+from tests.parameters import solved
 
 
 def feasible_program(rng, k, m, p, condition=1.0):
@@ -42,8 +43,7 @@ def by_clarabel(H, g, A, b, E, e):
 def test_the_minimum_is_clarabels(seed):
     rng = np.random.default_rng(seed)
     program = feasible_program(rng, 12, seed % 7, 16)
-    result = solve_qp(*program)
-    assert result.status is SolverStatus.SOLVED
+    result = solved(solve_qp(*program))
     H, g = program[:2]
     value = 0.5 * result.x @ H @ result.x + g @ result.x
     assert value == pytest.approx(by_clarabel(*program).value, rel=1e-7)
@@ -60,8 +60,7 @@ def test_the_minimum_is_clarabels(seed):
 def test_every_feasible_program_is_solved_to_its_optimality_conditions(seed, k, m, p, power):
     rng = np.random.default_rng(seed)
     H, g, A, b, E, e = feasible_program(rng, k, min(m, k), p, 10.0**power)
-    result = solve_qp(H, g, A, b, E, e)
-    assert result.status is SolverStatus.SOLVED
+    result = solved(solve_qp(H, g, A, b, E, e))
     # the optimality conditions again, in NumPy; lengths and gradients are about one, multipliers as large as the
     # condition
     u, v, x = result.multipliers, result.equality_multipliers, result.x
@@ -76,8 +75,7 @@ def test_every_feasible_program_is_solved_to_its_optimality_conditions(seed, k, 
 
 def test_dependent_equalities_that_agree_are_skipped():
     E = np.array([[1.0, 1.0], [2.0, 2.0], [0.0, 0.0]])
-    result = solve_qp(np.eye(2), np.zeros(2), E=E, e=np.array([1.0, 2.0, 0.0]))
-    assert result.status is SolverStatus.SOLVED
+    result = solved(solve_qp(np.eye(2), np.zeros(2), E=E, e=np.array([1.0, 2.0, 0.0])))
     np.testing.assert_allclose(result.x, [0.5, 0.5], atol=1e-15)
 
 
@@ -147,8 +145,7 @@ def test_shapes_that_do_not_fit_are_refused():
 def test_multipliers_too_large_for_double_precision_are_rounded_together(number):
     """Boxes with 5 and 27 contacts, rows that depend on each other to 3e-5 and 2e-7."""
     rows, r = edge_rows(numbered_step(number))
-    result = project(rows, r)
-    assert result.status is SolverStatus.SOLVED
+    result = solved(project(rows, r))
     # multipliers rounded one by one would have the violation of double precision
     in_double = np.minimum(result.z / result.z.max(), (rows @ (rows.T @ result.z) + r) / np.abs(r).max())
     assert np.abs(in_double).max() > TOLERANCE

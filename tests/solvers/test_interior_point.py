@@ -7,6 +7,7 @@ from idcontrol.errors import InputError
 from idcontrol.solvers.interior_point import pyramid_start, solve_interior_point
 from idcontrol.solvers.lemke import solve_lemke
 from idcontrol.solvers.status import SolverStatus
+from tests.parameters import solved
 
 
 def pyramid_lcp(rng, n, sliding, mu, m=12):
@@ -40,14 +41,12 @@ def test_rolling_and_sliding_contacts_are_solved_as_lemke_does(sliding):
         assert start is not None
         assert start.min() > 0.0
         assert (Q @ start + r).min() > 0.0
-        result = solve_interior_point(Q, r, start)
-        assert result.status is SolverStatus.SOLVED
+        result = solved(solve_interior_point(Q, r, start))
         # Trinkle et al. 1997 needed a median of 14 and at most 18 Newton steps (math.md, chapter 9)
         assert result.iterations <= 25
         w = Q @ result.z + r
         assert np.abs(np.minimum(result.z / result.z.max(), w / np.abs(r).max())).max() <= 1e-8
-        lemke = solve_lemke(Q, r)
-        assert lemke.status is SolverStatus.SOLVED
+        lemke = solved(solve_lemke(Q, r))
         # the path ends 1e-11 from the boundary; the worst of these matrices amplify this distance by 1e4
         assert np.abs(result.z[:n] - lemke.z[:n]).max() <= 1e-6 * max(lemke.z[:n].max(), 1e-3)
 
@@ -56,8 +55,7 @@ def test_rolling_and_sliding_contacts_are_solved_as_lemke_does(sliding):
 def test_a_diagonally_dominant_problem_is_solved_from_close_and_far(far):
     rng = np.random.default_rng(5)
     Q, r = 10.0 * np.eye(8) + rng.uniform(-1.0, 1.0, (8, 8)), rng.normal(size=8)
-    result = solve_interior_point(Q, r, np.full(8, far))
-    assert result.status is SolverStatus.SOLVED
+    result = solved(solve_interior_point(Q, r, np.full(8, far)))
     reference = solve_lemke(Q, r).z
     # the path ends 1e-11 from the boundary; Q is well conditioned
     np.testing.assert_allclose(result.z, reference, atol=1e-9 * reference.max())

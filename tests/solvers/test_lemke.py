@@ -13,6 +13,7 @@ from idcontrol.errors import InputError
 from idcontrol.models.whitened import whiten
 from idcontrol.solvers.lemke import _Dictionary, _ratio_test, proves_infeasible, solve_lemke, solve_regularized
 from idcontrol.solvers.status import SolverStatus
+from tests.parameters import solved
 from tests.solvers.oracles import all_lcp_bases, body_velocity, coulomb_lcp, standing_feet
 
 
@@ -37,8 +38,7 @@ def test_a_positive_definite_problem_has_the_solution_that_enumeration_finds(see
     rng = np.random.default_rng(seed)
     G = rng.normal(size=(n, n))
     Q, r = G @ G.T + 0.1 * np.eye(n), rng.normal(size=n)
-    result = solve_lemke(Q, r)
-    assert result.status is SolverStatus.SOLVED
+    result = solved(solve_lemke(Q, r))
     (only,) = all_lcp_bases(Q, r)[:1]
     # cond(Q) is below 1e4 here: twelve digits of sixteen are correct, and one is for n sums
     np.testing.assert_allclose(result.z, only, atol=1e-11 * (1.0 + np.abs(only).max()))
@@ -68,8 +68,7 @@ def test_every_coulomb_problem_of_feet_under_a_body_is_solved(n, mu, tilt):
     rng = np.random.default_rng([n, int(10 * mu), int(10 * tilt)])
     for _ in range(20):
         Q, r, scale = coulomb_lcp(*standing_feet(rng, n, tilt), body_velocity(rng), np.full(n, mu))
-        result = solve_lemke(Q, r, scale)
-        assert result.status is SolverStatus.SOLVED
+        result = solved(solve_lemke(Q, r, scale))
         assert_complementary(Q, r, result)
         # math.md, section 5.2 saw at most 1e-12 (3e-11 at μ = 100)
         assert result.residual <= 1e-11
@@ -99,13 +98,11 @@ def test_a_problem_with_exponentially_many_pivots_is_solved_or_reported():
     """The triangular family of Murty (1978) with z = (1, 0, ..., 0) takes 2^n pivots."""
     n = 8
     Q, r = np.tril(np.full((n, n), 2.0), -1) + np.eye(n), -np.ones(n)
-    result = solve_lemke(Q, r, np.ones(n))
-    assert result.status is SolverStatus.SOLVED
+    result = solved(solve_lemke(Q, r, np.ones(n)))
     assert result.iterations == 2**n
     np.testing.assert_allclose(result.z, np.eye(n)[0], atol=1e-14)
     # too few pivots for that path: another covering vector has a shorter path; then too few for any path
-    other = solve_lemke(Q, r, np.ones(n), max_pivots=2**n - 1)
-    assert other.status is SolverStatus.SOLVED
+    other = solved(solve_lemke(Q, r, np.ones(n), max_pivots=2**n - 1))
     assert other.iterations > 2**n - 1
     np.testing.assert_allclose(other.z, np.eye(n)[0], atol=1e-14)
     stopped = solve_lemke(Q, r, np.ones(n), max_pivots=1)
@@ -148,8 +145,7 @@ def test_bodies_whose_masses_differ_by_thousands_are_solved_without_regularizati
     problem = random_step(rng, feet=False, inverse=False, contacts=int(rng.integers(8, 24)))
     reduction = whiten(problem)
     Q, r, scale = contact_lcps.coulomb_lcp(reduction.rho, reduction.c, problem.contacts.mu)
-    result = solve_lemke(Q, r, scale)
-    assert result.status is SolverStatus.SOLVED
+    result = solved(solve_lemke(Q, r, scale))
     assert result.regularization == 0.0
     assert_complementary(scale[:, None] * Q * scale, scale * r, replace(result, z=result.z / scale, w=scale * result.w))
 
@@ -157,8 +153,7 @@ def test_bodies_whose_masses_differ_by_thousands_are_solved_without_regularizati
 def test_the_default_scale_solves_what_one_factor_for_all_would_call_infeasible():
     """Units of variables differ by millions: with one factor the path ended on a ray as a false "proof"."""
     Q, r = np.array([[6.77e-6, -2.16], [-2.16, 4.05e6]]), np.array([-0.003, -3000.0])
-    result = solve_lemke(Q, r)
-    assert result.status is SolverStatus.SOLVED
+    result = solved(solve_lemke(Q, r))
     np.testing.assert_allclose(result.z, np.linalg.solve(Q, -r), rtol=1e-9)
     for ray in ([1.0, 0.0], [1.0, 5.3e-7], [1.0, 3.2e-6]):
         assert not proves_infeasible(Q, r, np.array(ray))

@@ -13,6 +13,7 @@ from idcontrol.solvers.mindiff import nearest_basis
 from idcontrol.solvers.ppm import solve_ppm
 from idcontrol.solvers.psd import solve_psd_lcp
 from idcontrol.solvers.status import SolverStatus
+from tests.parameters import solved
 from tests.solvers.oracles import all_lcp_bases, body_velocity, edge_rows, standing_feet
 
 SOLVERS = {"ppm": solve_ppm, "active set": project, "all": solve_psd_lcp}
@@ -166,8 +167,7 @@ def test_contradictions_within_the_tolerance_prove_nothing(solver):
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("shape", [(0, 6), (3, 0)])
 def test_no_rows_or_no_freedom_is_a_solved_problem(solver, shape):
-    result = SOLVERS[solver](np.zeros(shape), np.zeros(shape[0]))
-    assert result.status is SolverStatus.SOLVED
+    result = solved(SOLVERS[solver](np.zeros(shape), np.zeros(shape[0])))
     assert result.z.shape == shape[:1]
     assert result.y.shape == shape[1:]
 
@@ -206,8 +206,7 @@ def test_a_wrong_warm_start_does_no_harm(seed, warm):
     rng = np.random.default_rng(seed)
     rho = standing_feet(rng, 6, 0.1)[0]
     r = rho @ body_velocity(rng)
-    warm_result = solve_psd_lcp(rho, r, np.array(warm, dtype=np.int64))
-    assert warm_result.status is SolverStatus.SOLVED
+    warm_result = solved(solve_psd_lcp(rho, r, np.array(warm, dtype=np.int64)))
     np.testing.assert_allclose(warm_result.y, project(rho, r).y, atol=1e-10 * np.abs(r).max())
 
 

@@ -13,7 +13,7 @@ from idcontrol.experiments.contact_problems import judge_hostile
 from idcontrol.models.step import Prescribed
 from idcontrol.types import Status
 from tests.bench.judge.points import point_masses
-from tests.parameters import one_fast
+from tests.parameters import one_fast, solved
 
 EVERY = pytest.mark.parametrize("name", MODELS)
 
@@ -34,8 +34,7 @@ def test_a_far_contact_does_not_hide_a_wrong_one(name):
         problem = point_masses(
             [1.0, 1.0, 2.0], [0.5, 0.0, -1e-3, 0.0, 0.0, -1.0, 0.3, 0.1, -1e-4], [0.0, far, 0.0], [0.6, 0.6, 0.3]
         )
-        solution = solve(problem, None)
-        assert solution.status is Status.SOLVED
+        solution = solved(solve(problem, None))
         assert judge.violation(law, problem, solution) <= 1e-8
         alone = solve(replace(problem, contacts=problem.contacts.take([0, 2])), None)
         np.testing.assert_allclose(solution.impulses[[0, 2]], alone.impulses, rtol=1e-7, atol=1e-14)
@@ -57,8 +56,7 @@ def test_contacts_with_steep_friction_do_not_penetrate(mu):
     rng = np.random.default_rng(0)
     for _ in range(30):
         problem = point_masses([1.0, 3.0], rng.normal(size=6), [0.0, 0.0], [mu, mu])
-        solution = solve(problem, None)
-        assert solution.status is Status.SOLVED
+        solution = solved(solve(problem, None))
         assert (problem.contacts.N @ solution.v_plus).min() >= -1e-9
         assert judge.violation(law, problem, solution) <= judge.TOLERANCE
 
@@ -79,8 +77,7 @@ def test_momentum_of_a_light_body_beside_a_heavy_one_balances_in_sap(light):
     rng = np.random.default_rng(0)
     for _ in range(20):
         problem = point_masses([1e12, light, 1.0], rng.normal(size=9), [0.0, 0.0, 0.0], [0.6, 0.3, 1.0])
-        solution = solve(problem, None)
-        assert solution.status is Status.SOLVED
+        solution = solved(solve(problem, None))
         assert judge.violation(law, problem, solution) <= 1e-8
 
 
@@ -168,8 +165,7 @@ def test_if_held_contacts_creep_too_fast_the_search_finds_other_roles(number):
     law = "nearly_rigid"
     solve = MODELS[law]
     problem = hostile_step(number, seed=5)
-    solution = solve(problem, None)
-    assert solution.status is Status.SOLVED
+    solution = solved(solve(problem, None))
     assert judge.violation(law, problem, solution) <= judge.TOLERANCE
 
 
@@ -181,8 +177,7 @@ def test_friction_that_cannot_move_a_body_reaches_its_bound(law, mu):
     problem = point_masses([2.0], [0.0, 0.0, -1.0], [0.0], [mu])
     still = replace(problem, prescribed=Prescribed(index=np.arange(2), velocity=np.zeros(2)))
     dragged = replace(problem, prescribed=Prescribed(index=np.arange(2), velocity=np.array([0.3, -0.4])))
-    solution = solve(dragged, solve(still, None).warm)
-    assert solution.status is Status.SOLVED
+    solution = solved(solve(dragged, solve(still, None).warm))
     np.testing.assert_allclose(solution.impulses, [[2.0, -1.2 * mu, 1.6 * mu]], rtol=1e-9)
     assert judge.violation(law, dragged, solution) <= 1e-8
 
@@ -193,8 +188,7 @@ def test_a_fast_contact_hides_no_penetration_of_a_kept_vertex():
     solve = MODELS[law]
     before = solve(point_masses([1.0, 1.0], [0.0, 0.0, -1e3, 0.0, 0.0, 1e-6], [0.0, 0.0], [0.5, 0.5]), None)
     problem = point_masses([1.0, 1.0], [0.0, 0.0, -1e3, 0.0, 0.0, -5e-8], [0.0, 0.0], [0.5, 0.5])
-    solution = solve(problem, before.warm)
-    assert solution.status is Status.SOLVED
+    solution = solved(solve(problem, before.warm))
     assert judge.violation(law, problem, solution) <= judge.TOLERANCE
 
 
@@ -233,8 +227,7 @@ def test_rounding_errors_of_bodies_at_rest_on_each_other_count_as_zero(name):
     contacts = replace(problem.contacts, jacobian=rows.reshape(3 * count, 3 * count))
     fall = np.tile([1e-17, -1e-17, -9.81 * h], count)
     problem = replace(problem, M=np.diag(mass), kappa=-mass * fall, contacts=contacts)
-    solution = solve(problem, None)
-    assert solution.status is Status.SOLVED
+    solution = solved(solve(problem, None))
     assert judge.violation(law, problem, solution) <= judge.TOLERANCE
     if name not in ("nearly_rigid", "sap"):
         weight = 9.81 * h * mass[::3]
@@ -258,6 +251,5 @@ def test_rounding_excuses_no_approach_between_fingers_that_squeeze():
 def test_a_slip_that_pivoting_takes_for_zero_is_stopped():
     """A body slips at 5e-15 m/s under its weight; Lemke's method alone cannot distinguish this from zero."""
     problem = point_masses([1.0], [5e-15, -2e-15, -9.81e-3], [0.0], [0.5])
-    solution = MODELS["coulomb"](problem, None)
-    assert solution.status is Status.SOLVED
+    solution = solved(MODELS["coulomb"](problem, None))
     np.testing.assert_allclose(solution.impulses, [[9.81e-3, -5e-15, 2e-15]], rtol=1e-6)
