@@ -404,6 +404,11 @@ def test_help_and_list_import_nothing_heavy():
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=GUARD_S).returncode == 0
 
 
+def test_the_table_of_a_run_does_not_import_matplotlib():
+    script = "import sys, idcontrol.show.report; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], timeout=GUARD_S).returncode == 0
+
+
 def test_letters_that_a_terminal_lacks_are_question_marks():
     ascii_alone = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     words = [sys.executable, "-m", "idcontrol", "list", "experiments"]

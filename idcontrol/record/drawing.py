@@ -7,14 +7,16 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 from cycler import cycler
-from matplotlib.figure import Figure
 
 from idcontrol.record.files import checked, within
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _WIDTH = 10.0  # inches; the page shows them at 96 px
 _NARROW = 4.0  # inches; a phone shows them at about 96 px, too
@@ -132,6 +134,8 @@ def panels(heights: Sequence[float], columns: int = 1, *, gap: float = 0.14, **m
     Returns:
         The figure and its axes, shape (rows, columns).
     """
+    from matplotlib.figure import Figure  # takes a third of a second, and most runs draw nothing
+
     height = sum(heights) + gap * (len(heights) - 1) + 0.82  # title above, labels below
     figure = Figure(figsize=(_WIDTH, height), layout="constrained")
     axes = figure.subplots(len(heights), columns, squeeze=False, height_ratios=heights, **more)
