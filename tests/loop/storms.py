@@ -374,10 +374,14 @@ BALANCED = {"estop", "drive_error", "hot", "voltage", "recorder_ends", "state_is
 """Kinds of faults that do not disturb the motion, so that a loss of balance is no reason."""
 
 
+AHEAD = (0.2, 0.0, 0.0)
+"""Velocity of a walk: forward, left [m/s], turn [rad/s]."""
+
+
 @functools.cache
-def session_of(robot, kind):
-    """Return the session of a walk ahead."""
-    path = WalkPath(kind="command", command=((0.0, 0.2, 0.0, 0.0),))
+def session_of(robot, kind, velocity=AHEAD):
+    """Return the session of a walk with a velocity."""
+    path = WalkPath(kind="command", command=((0.0, *velocity),))
     return resolve(WALK, WalkConfig(robot=robot, duration_s=30.0, command=CommandSettings(kind=kind), path=path))
 
 
@@ -402,12 +406,12 @@ def sensed(session, way):
     }
 
 
-def walking(robot, kind, way=PLANNED, **options):
+def walking(robot, kind, way=PLANNED, velocity=AHEAD, **options):
     """Return a rig in which `robot` walks from its standing pose.
 
     The `kind` of commands is torque or impedance; `way` determines how base and contacts are known.
     """
-    session = session_of(robot, kind)
+    session = session_of(robot, kind, velocity)
     controller = controllers.build(WalkConfig().controller, session.setup())
     usual = {"policy": Policy(voltage_v=(20.0, 30.0)), "machine_policy": WATCHDOG, "duration_s": WALK_S}
     usual["parts"] = sensed(session, way) | {"feet": motion.judged(session.setup().contacts)}

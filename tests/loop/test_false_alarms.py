@@ -7,7 +7,7 @@ import pytest
 from idcontrol.loop.safety import Fault, Mode
 from idcontrol.sensing import Sensing
 from tests.loop.sensors import READINGS, spoil
-from tests.loop.storms import Body, walking
+from tests.loop.storms import AHEAD, Body, walking
 
 SENSING = {
     "sent base": Sensing(),
@@ -31,9 +31,9 @@ class Faults:
             self.seen |= Fault(int(row["faults"]))
 
 
-def walk(robot, kind, readings, way, duration_s, seed=0):
+def walk(robot, kind, readings, way, duration_s, seed=0, velocity=AHEAD):
     """Return loop and machine after a walk with these sensors; its `rows` are `Faults`."""
-    rig = walking(robot, kind, SENSING[way], duration_s=duration_s)
+    rig = walking(robot, kind, SENSING[way], velocity, duration_s=duration_s)
     rig.rows, rig.machine_rows = Faults(), Faults()
     spoil(Body(rig), READINGS[readings], rig.session.system.model, 1e-3, seed)
     return rig.run()
@@ -55,6 +55,11 @@ def test_a_walk_with_poor_sensors_has_no_fault():
 @pytest.mark.slow
 def test_a_walk_with_gains_and_late_readings_has_no_fault():
     check(walk("go1", "impedance", "late", "estimated base", 0.6))
+
+
+@pytest.mark.slow
+def test_constant_errors_of_sensors_of_a_weak_robot_are_no_fault():
+    check(walk("solo12", "torque", "typical", "sent base", 3.0, 493, (0.286, -0.043, 0.149)))
 
 
 @pytest.mark.slow
