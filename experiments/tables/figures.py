@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import matplotlib
 from matplotlib.artist import setp
 
-from idcontrol.experiments.tables.results import Results
+from idcontrol.experiments.tables.results import PRESETS, SMOOTHNESS_ON, Results
 from idcontrol.record.drawing import STYLE, Picture, panels, picture
 from idcontrol.record.recording import Run, load
 from idcontrol.sweeps.record import RunOutcome
@@ -34,15 +34,21 @@ def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
     """Draw the torques of Figs. 6 and 15, which the general figures of a comparison leave out."""
     results = Results(outcomes)
     order = ("id-coulomb-lcp", "id-coulomb-qp-raw", "id-coulomb-smooth", "id-coulomb-qp")
-    shown = sorted(results.firsts(order), key=lambda first: order.index(first[2]))
+    shown = [
+        (f"{controller}, preset {preset}", run)
+        for controller in order
+        for preset in PRESETS
+        for run in results.at(preset, controller, SMOOTHNESS_ON)[:1]
+        if run.metrics is not None
+    ]
     if not shown:
         return ()
     with matplotlib.rc_context(STYLE):
         figure, axes = panels([1.2] * -(-len(shown) // 2), 2, gap=0.55)
-        for panel, (preset, _, controller, run) in zip(axes.flat, shown, strict=False):
+        for panel, (title, run) in zip(axes.flat, shown, strict=False):
             t, tau = close_up_torques(load(run.folder))
             panel.step(t, tau, where="post", linewidth=0.9)
-            panel.set_title(f"{controller}, preset {preset}")
+            panel.set_title(title)
             panel.margins(x=0)
         setp(axes.flat[len(shown) :], visible=False)
         setp(axes[:, 0], ylabel="τ [N m]")

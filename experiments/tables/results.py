@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import product
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,15 +75,6 @@ class Results:
     def at(self, preset: str, controller: str, terrain: str) -> list[RunOutcome]:
         """Return the runs of a preset, controller and terrain; an empty list if there are none."""
         return self._by_place.get((preset, controller, terrain), [])
-
-    def firsts(
-        self, controllers: Sequence[str], terrains: Iterable[str] = (SMOOTHNESS_ON,)
-    ) -> Iterator[tuple[str, str, str, RunOutcome]]:
-        """Yield preset, terrain, controller and the first run of each combination, if that run has metrics."""
-        for preset, terrain, controller in product(PRESETS, terrains, controllers):
-            for run in self.at(preset, controller, terrain)[:1]:
-                if run.metrics is not None:
-                    yield preset, terrain, controller, run
 
     def done(self, preset: str, controller: str, terrain: str) -> bool:
         """True if there are runs of this combination, and all completed their task."""

@@ -13,14 +13,6 @@ import numpy as np
 from idcontrol.types import Array, Integers
 
 
-def _nothing() -> None:
-    return None
-
-
-def _no_preparation(state: int) -> None:
-    return None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """A piece of work for each state of a sequence.
@@ -32,8 +24,8 @@ class Job:
     """
 
     run: Callable[[int], Any]
-    prepare: Callable[[int], None] = _no_preparation
-    reset: Callable[[], None] = _nothing
+    prepare: Callable[[int], None] = lambda state: None
+    reset: Callable[[], None] = lambda: None
 
 
 def answers(job: Job, count: int, budget_s: float = np.inf) -> list[Any]:

@@ -178,7 +178,9 @@ class Body:
     def tasks(self) -> tuple[Task, ...]:
         """Return all tasks for the controller."""
         com, press = (self.com,) if self.floats else (), () if self.press is None else (self.press,)
-        return (*com, *self._frames, *press, Posture(kp=30.0, weight=self._posture_weights()))
+        # if a machine tips on the edge of a sole, small weights would let its free arms swing against their stops
+        posture = Posture(kp=30.0, weight=np.where(self.idle, FIRM, LOOSE))
+        return (*com, *self._frames, *press, posture)
 
     @property
     def _frames(self) -> tuple[Frame, ...]:
@@ -192,13 +194,6 @@ class Body:
         model, frames = self.system.model, [self.system.frame(task.frame) for task in self._frames]
         moving = {int(j) for frame in frames for j in model.supports[model.frames[frame].parentJoint]}
         return np.array([model.getJointId(name) not in moving for name in self.system.actuated_names])
-
-    def _posture_weights(self) -> Array:
-        """Return the posture's weight of each joint, shape (a,).
-
-        If a machine tips on the edge of a sole, small weights would let its free arms swing against their stops.
-        """
-        return np.where(self.idle, FIRM, LOOSE)
 
     def corners(self, q: Array, feet: Sequence[int]) -> Array:
         """Return the horizontal positions of the corners of some feet in configuration `q`, shape (k, 2) [m]."""

@@ -206,10 +206,6 @@ def _carried(tree: int, by: int, force: float) -> Callable[[Scene], bool]:
     return lambda scene: bool(scene.plant.force_between(tree, by)[2] > force)
 
 
-def _emptied(scene: Scene) -> bool:
-    return marbles_in_bowl(scene) == things.MARBLES
-
-
 _Y, _YL = JAR_AT[1] - _JAR_X, JAR_AT[1] + _LID_X
 _BOTH, _FIRST = (True, True), (True, False)
 _ASIDE, _OVER_BOWL_Y, _OVER_BOWL_Z = np.array([-0.05, 0.3, 0.0]), -0.25, 0.25
@@ -226,7 +222,7 @@ KEYFRAMES = (
     Keyframe("lift the jar", 1.2, _raised(RIGHT, np.array([0.0, 0.0, 0.2])), close=_BOTH),
     Keyframe("over the bowl", 1.2, _at(_right(_OVER_BOWL_Y, _JAR_UP + 0.2)), close=_BOTH),
     Keyframe("tip", 2.5, _at(_right(_OVER_BOWL_Y, _OVER_BOWL_Z, TIPPED)), close=_BOTH),
-    Keyframe("pour", 3.0, close=_BOTH, until=_emptied),
+    Keyframe("pour", 3.0, close=_BOTH, until=lambda scene: marbles_in_bowl(scene) == things.MARBLES),
     Keyframe("upright", 2.0, _at(_right(_OVER_BOWL_Y, _JAR_UP + 0.2)), close=_BOTH),
     Keyframe("back over its place", 1.5, _jar_to(0.1), close=_BOTH),
     Keyframe("lid over the jar", 1.5, left=_lid_to(0.03), close=_BOTH),

@@ -437,7 +437,7 @@ class Player:
             return "film.mp4", mp4(frames, FILM_FRAMES_PER_S)
         return "film.gif", gif(frames, FILM_FRAMES_PER_S)
 
-    def publish(self, curves: str, frames_per_s: float = FRAMES_PER_S) -> str:
+    def publish(self, curves: str) -> str:
         """Return the film as a standalone HTML page that plays at the run's own speed.
 
         The page has no controls and no curves, but a legend, and a link to `curves`: the file name of a page in the
@@ -445,10 +445,10 @@ class Player:
         """
         self._page.frame_for_any_page()
         serializer = self._page.server.get_scene_serializer()
-        for t in np.arange(self._film.times[0], self._film.times[-1], 1.0 / frames_per_s):
+        for t in np.arange(self._film.times[0], self._film.times[-1], 1.0 / FRAMES_PER_S):
             self._time = float(t)
             self._show()
-            serializer.insert_sleep(1.0 / frames_per_s)
+            serializer.insert_sleep(1.0 / FRAMES_PER_S)
         return serializer.as_html().replace("</body>", self._page.corner(curves) + "</body>")
 
     def _plot(self, title: str, curves: Sequence[tuple[str, Array]]) -> viser.GuiUplotHandle:
