@@ -34,19 +34,9 @@ PAGES = {
 }
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 ELSEWHERE = (
-    "python3",
-    "tsid/bin/pip",
-    "pip",
-    "source",
-    "export",
-    "mkdir",
-    "cp",
-    "sed",
-    "cc",
-    "c++",
-    "./machine",
+    "python3", "tsid/bin/pip", "pip", "source", "export", "mkdir", "cp", "sed", "cc", "c++", "./machine",
     "./controller",
-)
+)  # fmt: skip
 """Commands of other people that pages may show."""
 
 SECTION = re.compile(r"^#{2,3} (\d+(?:\.\d+)?) ", flags=re.M)

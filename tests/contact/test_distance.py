@@ -18,6 +18,15 @@ KINDS = {
     "crate": lambda: coal.Box(0.2, 0.16, 0.1),
     "slab": lambda: coal.Box(1, 1, 0.05),
 }
+every_pair = pytest.mark.parametrize(
+    "kinds",
+    [
+        pytest.param(("ball", "ball"), marks=pytest.mark.slow),
+        ("ball", "crate"),
+        pytest.param(("crate", "slab"), marks=pytest.mark.slow),
+        ("crate", "crate"),
+    ],
+)
 
 
 def placed_shapes(geometries: list[object], position: Array, rotation: Array) -> tuple[ShapeArrays, Placed]:
@@ -55,15 +64,7 @@ def outside(kind: str, local: Array) -> float:
     return float(np.linalg.norm(np.maximum(over, 0.0)) + min(over.max(), 0.0))
 
 
-@pytest.mark.parametrize(
-    "kinds",
-    [
-        pytest.param(("ball", "ball"), marks=pytest.mark.slow),
-        ("ball", "crate"),
-        pytest.param(("crate", "slab"), marks=pytest.mark.slow),
-        ("crate", "crate"),
-    ],
-)
+@every_pair
 def test_distances_apart_and_overlapping_are_coals(kinds: tuple[str, str]) -> None:
     rng = np.random.default_rng(0)
     geometries = [KINDS[kind]() for kind in kinds]
@@ -86,15 +87,7 @@ def test_distances_apart_and_overlapping_are_coals(kinds: tuple[str, str]) -> No
     assert signs == {True, False}
 
 
-@pytest.mark.parametrize(
-    "kinds",
-    [
-        pytest.param(("ball", "ball"), marks=pytest.mark.slow),
-        ("ball", "crate"),
-        pytest.param(("crate", "slab"), marks=pytest.mark.slow),
-        ("crate", "crate"),
-    ],
-)
+@every_pair
 def test_moved_along_the_normal_by_the_distance_the_shapes_just_touch(kinds: tuple[str, str]) -> None:
     """After a motion by the signed distance along the direction, the surfaces meet at the witness.
 

@@ -57,17 +57,9 @@ def steps(quadruped, rng):
         yield structs.replace(state, v=v), reference
 
 
-class ThreeFeet(SphereContacts):
-    """Foot spheres with an override that never lists the last foot."""
-
-    def detect(self, margin):
-        candidates = super().detect(margin)
-        return candidates.take(candidates.identity != 3)
-
-
 @pytest.mark.parametrize("name", SCHEMES)
 def test_a_detector_that_overrides_detect_is_obeyed(quadruped, name):
-    command = controller(SCHEMES[name], detector=ThreeFeet)(walker.at_home(quadruped), walker.stand())
+    command = controller(SCHEMES[name], detector=scenes.ThreeFeet)(walker.at_home(quadruped), walker.stand())
     assert command.predicted.identity.tolist() == [0, 1, 2]
 
 

@@ -35,6 +35,12 @@ def _undrawn(monkeypatch):
     monkeypatch.setattr(whole_body, "drawings", lambda scene, arrays: [])
 
 
+def pressing(force_n):
+    """Return a force on the first foot, upwards."""
+    up = np.array([[0.0, 0.0, 1.0]])
+    return ContactForces(identity=np.array([0]), force=force_n * up, normal=up)
+
+
 def run(out, config, **changes):
     return whole_body.sway.run(msgspec.structs.replace(config, **changes), out, lambda share: None)
 
@@ -99,14 +105,11 @@ def test_foot_stands_from_the_tick_in_which_its_force_is_sensed(touch_s):
     robot = robots.load("talos")
     body = Body(robot, mu=0.6, rate_hz=1000.0)
     walk = Walk(body, ON_SPOT, begin_s=0.5)
-    pressed = ContactForces(
-        identity=np.array([0]), force=np.array([[0.0, 0.0, 50.0]]), normal=np.array([[0.0, 0.0, 1.0]])
-    )
     stands = []
     for tick in range(1000):
         t = 1e-3 * tick
         grazes = 0.5 <= t < 0.55
-        forces = pressed if grazes or t >= touch_s - 1e-9 else ContactForces.none()
+        forces = pressing(50.0) if grazes or t >= touch_s - 1e-9 else ContactForces.none()
         stands.append(walk(State(t=t, q=body.home.q, v=body.home.v, forces=forces)).stance[0])
     assert np.flatnonzero(~np.array(stands))[[0, -1]].tolist() == [500, round(1000 * touch_s) - 1]
     (landing,) = walk.landings
@@ -118,12 +121,9 @@ def test_overdue_foot_stands_under_the_least_force():
     """A light leg that comes to rest on the ground may press on it with less than the share of a landing."""
     body = Body(robots.load("talos"), mu=0.6, rate_hz=1000.0)
     walk = Walk(body, ON_SPOT, begin_s=0.5)
-    resting = ContactForces(
-        identity=np.array([0]), force=np.array([[0.0, 0.0, 0.5]]), normal=np.array([[0.0, 0.0, 1.0]])
-    )
     for tick in range(500, 1000):
         t = 1e-3 * tick
-        walk(State(t=t, q=body.home.q, v=body.home.v, forces=resting if t >= 0.88 else ContactForces.none()))
+        walk(State(t=t, q=body.home.q, v=body.home.v, forces=pressing(0.5) if t >= 0.88 else ContactForces.none()))
     (landing,) = walk.landings
     assert landing.late_s == pytest.approx(0.021)
 
@@ -135,12 +135,9 @@ def test_walk_once_pushed_is_replanned_when_a_foot_lands_early(monkeypatch, touc
     walk = Walk(body, msgspec.structs.replace(ON_SPOT, count=2, reach_m=0.4), begin_s=0.5)
     monkeypatch.setattr(body, "moving_com", lambda state: com_at(walk.plan, state.t))
     walk.caught = caught
-    pressed = ContactForces(
-        identity=np.array([0]), force=np.array([[0.0, 0.0, 50.0]]), normal=np.array([[0.0, 0.0, 1.0]])
-    )
     for tick in range(500, 920):
         t = 1e-3 * tick
-        walk(State(t=t, q=body.home.q, v=body.home.v, forces=pressed if t >= touch_s else ContactForces.none()))
+        walk(State(t=t, q=body.home.q, v=body.home.v, forces=pressing(50.0) if t >= touch_s else ContactForces.none()))
     assert len(walk.landings) == 1
     assert walk.caught == caught + replans
     if replans:

@@ -6,27 +6,16 @@ import numpy as np
 import pytest
 
 from idcontrol.bench.judge import unbalanced
-from idcontrol.bench.problems.machines import forward_step, inverse_step
-from idcontrol.models import acceleration, constraint, coulomb, coulomb_cone, dissipation, no_slip, sap, viscous
+from idcontrol.models import acceleration, dissipation
 from idcontrol.models.acceleration import AccelerationProblem
 from idcontrol.models.step import Bilateral, Prescribed
 from idcontrol.types import Status
 from tests import scenes
+from tests.models import test_degenerate as degenerate
+from tests.models.test_degenerate import both_directions
 
-MODELS = {
-    "coulomb": coulomb.solve,
-    "coulomb, cone": coulomb_cone.solve,
-    "dissipation": dissipation.solve,
-    "dissipation, one stage": dissipation.one_stage,
-    "dissipation, printed": dissipation.solve_printed,
-    "no slip": no_slip.solve,
-    "no slip, dual": dissipation.no_slip_qp,
-    "viscous": viscous.solve,
-    "sap": sap.solve,
-    "constraint": constraint.solve_nearly_rigid,
-}
+MODELS = degenerate.MODELS | {"dissipation, printed": dissipation.solve_printed}
 every_model = pytest.mark.parametrize("name", MODELS)
-both_directions = pytest.mark.parametrize("inverse", [False, True], ids=["forward", "inverse"])
 
 PUSHED = 0.02
 """Target speed of the loops [m/s]."""
@@ -43,9 +32,7 @@ def step(system, inverse, mu=0.7):
     v = scenes.moving(system, np.random.default_rng(2), speed=0.02)
     v[2] -= 0.1  # feet press
     contacts = replace(scenes.foot_contacts(system, mu, feet=(1, 2, 3)), damping=np.full(3, 40.0))
-    if inverse:
-        return inverse_step(system, v, v[6:].copy(), contacts)
-    return forward_step(system, v, np.zeros(12), contacts)
+    return degenerate.step(system, v, contacts, inverse)
 
 
 def tie_impulse(problem, solution):

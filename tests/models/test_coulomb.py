@@ -22,6 +22,7 @@ from idcontrol.solvers.existence import Existence, decide
 from idcontrol.solvers.status import TOLERANCE, SolverStatus
 from idcontrol.types import Status
 from tests import scenes
+from tests.models.test_degenerate import step
 from tests.parameters import solved
 
 
@@ -130,10 +131,7 @@ def test_the_velocity_is_one_that_enumeration_of_all_contact_modes_finds(quadrup
             gap=rng.uniform(0.0, 2e-4, n),
             feet=tuple(rng.permutation(4)[:n]),
         )
-        if inverse:
-            problem = inverse_step(quadruped, v, v[6:], contacts)
-        else:
-            problem = forward_step(quadruped, v, np.zeros(12), contacts)
+        problem = step(quadruped, v, contacts, inverse)
         solution = coulomb.solve(problem)
         candidates = by_enumeration(problem)
         assert candidates

@@ -8,13 +8,12 @@ import pytest
 from idcontrol.models import acceleration, constraint, dissipation
 from tests import scenes
 from tests.models.test_acceleration import random_instant
-from tests.models.test_degenerate import MODELS, WITHOUT_FRICTION_BOUND, instant, step
+from tests.models.test_degenerate import MODELS, WITHOUT_FRICTION_BOUND, both_directions, instant, step
 
 every_model = pytest.mark.parametrize(
     ("name", "solve"),
     (MODELS | {"constraint": constraint.solve, "dissipation, printed": dissipation.solve_printed}).items(),
 )
-both_directions = pytest.mark.parametrize("inverse", [False, True], ids=["forward", "inverse"])
 
 MILLIGRAM, TONNE = 4.0**-10, 4.0**5
 """Units of mass in which a machine's masses are powers of four times those in kg, so that square roots are exact."""

@@ -20,14 +20,6 @@ MODELS = {
 }
 
 
-class ThreeFeet(SphereContacts):
-    """Foot spheres whose last contact is never detected."""
-
-    def detect(self, margin):
-        candidates = super().detect(margin)
-        return candidates.take(candidates.identity != 3)
-
-
 def plant(model, step, mu=0.7, detector=SphereContacts, compiled=False, **keywords):
     system = System.from_urdf(scenes.LINKS, free_flyer=True)
     if compiled or keywords:
@@ -37,7 +29,7 @@ def plant(model, step, mu=0.7, detector=SphereContacts, compiled=False, **keywor
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_detector_that_overrides_detect_is_obeyed(quadruped, name):
-    falling = plant(*MODELS[name], detector=ThreeFeet)
+    falling = plant(*MODELS[name], detector=scenes.ThreeFeet)
     falling.reset(State(t=0.0, q=scenes.home(quadruped), v=np.zeros(18)))
     for _ in range(5):
         falling.step(np.zeros(12), scenes.H)

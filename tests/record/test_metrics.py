@@ -59,27 +59,11 @@ def of(arrays: dict[str, np.ndarray], duration_s: float = 2.0) -> dict[str, obje
 def test_a_walk_exactly_as_planned_has_no_errors():
     got = of(standing())
     zero = [
-        "q_err_rad",
-        "qd_err_rad_s",
-        "tau_mean_nm",
-        "dtau_mean_nm_s",
-        "dtau_max_nm_s",
-        "torque_clipped_steps",
-        "force_err_n",
-        "force_err_rel",
-        "force_err_same_feet_rel",
-        "force_err_median_n",
-        "base_pos_err_m",
-        "base_height_err_m",
-        "base_tilt_rad",
-        "foot_err_m",
-        "slip_m_s",
-        "slip_max_m_s",
-        "com_path_err_m",
-        "com_path_max_m",
-        "distance_m",
-        "waypoints_reached",
-    ]
+        "q_err_rad", "qd_err_rad_s", "tau_mean_nm", "dtau_mean_nm_s", "dtau_max_nm_s", "torque_clipped_steps",
+        "force_err_n", "force_err_rel", "force_err_same_feet_rel", "force_err_median_n", "base_pos_err_m",
+        "base_height_err_m", "base_tilt_rad", "foot_err_m", "slip_m_s", "slip_max_m_s", "com_path_err_m",
+        "com_path_max_m", "distance_m", "waypoints_reached",
+    ]  # fmt: skip
     assert {key: got[key] for key in zero} == dict.fromkeys(zero, 0)
     assert got["completed"] is True
     assert got["fell_at_s"] is None

@@ -7,6 +7,7 @@ import pinocchio as pin
 
 from idcontrol.bench.problems import machines
 from idcontrol.contact.contacts import Contacts, contact_rows
+from idcontrol.contact.spheres import SphereContacts
 from idcontrol.dynamics.system import System
 from idcontrol.models.step import Prescribed, StepProblem
 
@@ -16,6 +17,14 @@ HOME = np.array([0.1, 0.8, 1.2, -0.1, -0.8, -1.2, -0.1, -0.8, -1.2, 0.1, 0.8, 1.
 RADIUS = 0.01
 HEIGHT = 0.161852703 + RADIUS
 H = machines.H
+
+
+class ThreeFeet(SphereContacts):
+    """Foot spheres with an override that never lists the last foot."""
+
+    def detect(self, margin):
+        candidates = super().detect(margin)
+        return candidates.take(candidates.identity != 3)
 
 
 def links() -> System:
