@@ -46,8 +46,7 @@ def episode(targets: Array, mu: float, seed: int, *, through_filter: bool) -> tu
             if through_filter
             else np.clip(wanted, -system.effort_limit, system.effort_limit)
         )
-        after, forces = plant.step(tau, H), plant.contact_forces()
-        state = idc.State(t=(k + 1) * H, q=after.q, v=after.v)
+        state, forces = plant.step(tau, H), plant.contact_forces()
         feet.system.update(state.q, state.v)
         velocity = feet.detect(np.inf).jacobian.reshape(3, -1, len(state.v))[1:] @ state.v[system.order]
         slid += H * np.linalg.norm(velocity[:, forces.identity[forces.force[:, 2] > 5.0]], axis=0).sum()

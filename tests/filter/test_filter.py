@@ -124,8 +124,7 @@ def careless(robot, mu, through):
             target = home + 0.05 * rng.standard_normal(12)
         tau = kp * (target - system.joint_positions(state.q)) - kd * system.joint_velocities(state.v)
         tau = torques(state, q=target).tau if through else np.clip(tau, -system.effort_limit, system.effort_limit)
-        after = plant.step(tau, H)
-        state = idc.State(t=(k + 1) * H, q=after.q, v=after.v)
+        state = plant.step(tau, H)
         contacts.system.update(state.q, state.v)
         loaded = plant.contact_forces()
         speed = contacts.detect(np.inf).jacobian.reshape(3, 4, -1)[1:] @ state.v[contacts.system.order]
@@ -258,11 +257,10 @@ def test_a_sole_that_lands_on_its_edge_is_predicted_with_its_impact():
     v[4] = 0.5  # pitch: the toes strike, the heels lift
     torques, plant = idc.filter.Torques(robot, mu=0.8), idc.plants.make("dissipation", robot, mu=0.8, rate_hz=1.0 / H)
     state = plant.reset(idc.State(t=0.0, q=state.q, v=v))
-    for k in range(4):
+    for _ in range(4):
         command = torques(state, tau=tau)
-        after = plant.step(command.tau, H)
+        state = plant.step(command.tau, H)
         np.testing.assert_allclose(net(command.predicted), net(plant.contact_forces()), atol=0.1)
-        state = idc.State(t=(k + 1) * H, q=after.q, v=after.v)
 
 
 def test_feet_that_come_down_fast_obey_the_cap_of_forces_before_they_touch(robot):
@@ -288,14 +286,13 @@ def test_a_heavy_arm_comes_to_rest_at_its_stop():
     torques, plant = idc.filter.Torques(robot, mu=MU), idc.plants.make("coulomb-lcp", robot, mu=MU, rate_hz=1.0 / H)
     state = plant.reset(state)
     fastest = 0.0
-    for k in range(600):
+    for _ in range(600):
         system.update(state.q, state.v)
         command = torques(state, q=target, tau=system.bias.copy())
         assert torques.broken == ()
-        after = plant.step(command.tau, H)
-        if system.joint_positions(after.q)[3] < lower + 1e-4:
-            fastest = max(fastest, abs(state.v[3]))
-        state = idc.State(t=(k + 1) * H, q=after.q, v=after.v)
+        before, state = state, plant.step(command.tau, H)
+        if system.joint_positions(state.q)[3] < lower + 1e-4:
+            fastest = max(fastest, abs(before.v[3]))
     assert 0.0 < fastest < 0.01
 
 
@@ -338,8 +335,7 @@ def constant_targets(robot, mu, target, ticks):
     state, tau, normal = plant.reset(robot.standing_state()), [], np.zeros((ticks, 4))
     for k in range(ticks):
         tau.append(torques(state, q=target).tau)
-        after, forces = plant.step(tau[-1], H), plant.contact_forces()
-        state = idc.State(t=(k + 1) * H, q=after.q, v=after.v)
+        state, forces = plant.step(tau[-1], H), plant.contact_forces()
         normal[k, forces.identity] = forces.force[:, 2]
     return np.array(tau), normal, state
 
@@ -389,23 +385,21 @@ def test_caps_of_forces_hold_while_feet_slide(robot, standing):
     tau, _ = standing
     torques, plant = filtered(robot, force_n=34.0), idc.plants.make("dissipation", robot, mu=MU, rate_hz=1.0 / H)
     state = plant.reset(sliding(robot, 0.1))
-    for k in range(8):
+    for _ in range(8):
         command = torques(state, tau=1.6 * tau)
         assert "force" in torques.cut
         assert "force" not in torques.broken
-        after = plant.step(command.tau, H)
+        state = plant.step(command.tau, H)
         assert plant.contact_forces().force[:, 2].max() <= 34.0 + 1e-3
-        state = idc.State(t=(k + 1) * H, q=after.q, v=after.v)
 
 
 @pytest.mark.slow
 def test_joints_brake_before_their_stops_while_feet_slide(robot):
     torques, plant = idc.filter.Torques(robot, mu=0.1), idc.plants.make("dissipation", robot, mu=0.1, rate_hz=1.0 / H)
     state, cut, broken = plant.reset(robot.standing_state()), 0, 0
-    for k in range(250):
+    for _ in range(250):
         command = torques(state, tau=np.zeros(12))
         cut, broken = cut + ("joint" in torques.cut), broken + ("joint" in torques.broken)
-        after = plant.step(command.tau, H)
-        state = idc.State(t=(k + 1) * H, q=after.q, v=after.v)
+        state = plant.step(command.tau, H)
     assert cut > 50
     assert broken == 0
