@@ -22,18 +22,18 @@ SPREAD := $(BIN)/pytest -n $(WORKERS) --dist worksteal
 FAST := $(SPREAD) -m "not slow and not interpreted"
 # Python runs the kernels of these tests: few other tests need them, and compiling would take longer. `make slow` compiles.
 INTERPRETED := NUMBA_DISABLE_JIT=1 $(BIN)/pytest -m "interpreted and not slow"
-# The tests of some folders ($1). Interpreted tests run beside the others and are reported at the end.
+# The tests of some folders ($1). Interpreted tests run beside the others and are reported at the end. Both are background
+# jobs, so that SIGTERM ends them at once; `env` lets SIGINT, which the shell makes such jobs ignore, print a summary.
 define run
-	@log=$$(mktemp); $(INTERPRETED) $(1) > $$log 2>&1 & beside=$$!; trap 'kill $$beside; rm $$log; exit 130' INT; failed=0; \
-	  $(FAST) $(1) || failed=1; \
-	  wait $$beside || failed=1; cat $$log; rm $$log; \
-	  exit $$failed
+	@log=$$(mktemp); $(INTERPRETED) $(1) > $$log 2>&1 & beside=$$!; env --default-signal=INT $(FAST) $(1) & fast=$$!; \
+	  trap 'kill $$fast $$beside 2> /dev/null; rm -f $$log' EXIT; trap 'wait $$fast; exit 130' INT; trap 'exit 143' TERM; \
+	  failed=0; wait $$fast || failed=1; wait $$beside || failed=1; cat $$log; exit $$failed
 endef
 
 test check coverage: export OPENBLAS_NUM_THREADS = 1
 about:
 	@echo "make test: installs what tests need, runs the fast tests, and beside them tests whose kernels Python runs;" \
-	  "about six minutes on two idle cores the first time, which compiles kernels"
+	  "about five minutes on two idle cores the first time, which compiles kernels"
 
 test: about $(VENV)/.dev
 	$(call run,tests)
@@ -41,6 +41,7 @@ test: about $(VENV)/.dev
 # Physics alone: contact, solvers, models, plants, and the law of the controllers.
 PHYSICS := tests/contact tests/solvers tests/models tests/plants tests/controllers/test_inverse.py tests/dynamics
 check: $(VENV)/.dev
+	@echo "make check: runs the tests of physics alone, about a minute"
 	$(call run,$(PHYSICS))
 
 slow: $(VENV)/.dev
