@@ -23,6 +23,8 @@ LAST_S: Final = 0.1
 """A landing is no longer moved if it is due within this time [s]."""
 LATER_S: Final = 0.15
 """Longest delay of a landing so that its foot moves farther [s]."""
+LATEST: Final = 0.95
+"""Largest phase that a swing keeps if its landing moves; the minimum-jerk profile is then within 0.2 % of its end."""
 SOONER_S: Final = 0.02
 """Interval between the landing times that are compared [s]."""
 APART: Final = 0.8
@@ -225,12 +227,12 @@ def retimed(steps: Sequence[Footstep], land_s: float, t: float) -> list[Footstep
 
     If the first step has not begun at `t`, its lift-off is shifted by the same time, but not advanced to before
     ``t + STARTS_S``: unloading the foot takes this time. If its foot swings, the lift-off is changed so that the foot
-    keeps its phase.
+    keeps its phase, up to `LATEST`.
     """
     first, later = steps[0], land_s - steps[0].land_s
     lift_s = max(min(first.lift_s, t + STARTS_S), first.lift_s + later) if t < first.lift_s else first.lift_s
     if lift_s < t < first.land_s and later != 0.0:
-        phase = (t - lift_s) / (first.land_s - lift_s)
+        phase = min((t - lift_s) / (first.land_s - lift_s), LATEST)
         lift_s = (t - phase * land_s) / (1.0 - phase)
     rest = [step._replace(lift_s=step.lift_s + later, land_s=step.land_s + later) for step in steps[1:]]
     return [first._replace(lift_s=lift_s, land_s=land_s), *rest]

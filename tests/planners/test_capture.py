@@ -139,6 +139,13 @@ def test_foot_in_the_air_keeps_its_phase_when_it_lands_sooner():
     assert sooner[1].lift_s - steps[1].lift_s == pytest.approx(-0.05)
 
 
+def test_landing_that_is_delayed_just_before_it_is_due_goes_on_from_the_end_of_its_swing():
+    steps = capture.on_the_spot(WALK, FEET, [(0,)], 1.0)
+    t = steps[0].land_s - 1e-14
+    (later,) = capture.retimed(steps, t + 0.1, t)
+    assert (t - later.lift_s) / (later.land_s - later.lift_s) == pytest.approx(capture.LATEST)
+
+
 def test_step_that_has_not_begun_moves_as_a_whole_but_unloads_its_foot_first():
     steps = capture.on_the_spot(WALK, FEET, [(0,)], 1.0)
     (sooner,) = capture.retimed(steps, 1.25, 0.9)
