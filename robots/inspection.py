@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from idcontrol.dynamics.system import System, position_limits
+from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.planners.legs import stretched
 from idcontrol.robots import joints, locate, schema, standing, urdf
@@ -170,13 +170,18 @@ def _frame_problems(raw: Mapping[str, Any], findings: urdf.Findings) -> list[str
 
 
 def _limit_problems(raw: Mapping[str, Any], findings: urdf.Findings) -> list[str]:
-    """Return one line for each joint whose home is beyond the URDF's limits."""
-    home = entry(raw, "home.joints_rad")
-    table = home if isinstance(home, Mapping) else {}
+    """Return one line for each joint whose home is beyond its limits."""
+
+    def value(where: str, name: str, default: float) -> float:
+        table = entry(raw, where)
+        values = [table[key] for key in joints.keys(table, name)] if isinstance(table, Mapping) else []
+        number = len(values) == 1 and isinstance(values[0], int | float)
+        return values[0] if number else np.nan if values else default
+
     lines = []
     for name, (low, high) in ({} if findings.problems else findings.joints).items():
-        homes = [table[key] for key in joints.keys(table, name)] or [0.0]
-        angle = homes[0] if len(homes) == 1 and isinstance(homes[0], int | float) else np.nan
+        angle = value("home.joints_rad", name, 0.0)
+        low, high = max(low, value("limits.lower_rad", name, low)), min(high, value("limits.upper_rad", name, high))
         if abs(angle) <= schema.LARGEST and not low <= angle <= high:
             lines.append(f"home.joints_rad: {name} is {angle:g}, beyond its limits [{low:g}, {high:g}]; move it inside")
     return lines
@@ -284,13 +289,12 @@ def _sunk_feet(robot: Robot, system: System) -> list[str]:
 def _summary(robot: Robot, system: System) -> dict[str, Any]:
     """Return mass, height, joints and feet of a valid robot, as plain data for JSON."""
     names = system.actuated_names
-    lower, upper = position_limits(system.model, system.actuated_names)
-    kp, kd = robot.torque_gains(names)
+    limits, (kp, kd) = robot.joint_limits(system, names), robot.torque_gains(names)
     columns = {
         "torque_nm": robot.torque_limit(names),
         "velocity_rad_s": robot.velocity_limit(names),
-        "lower_rad": lower,
-        "upper_rad": upper,
+        "lower_rad": limits.lower,
+        "upper_rad": limits.upper,
         "home_rad": robot.home_joints(names),
         "kp_nm_rad": kp,
         "kd_nm_s_rad": kd,

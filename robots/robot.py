@@ -28,6 +28,8 @@ TABLES = {
     "limits.velocity_rad_s": None,
     "limits.torque_rate_nm_s": np.inf,
     "limits.no_load_rad_s": np.inf,
+    "limits.lower_rad": -np.inf,
+    "limits.upper_rad": np.inf,
     "gains.torque.kp_nm_rad": None,
     "gains.torque.kd_nm_s_rad": None,
     "gains.brake_nm_s_rad": np.nan,
@@ -139,12 +141,18 @@ class Robot:
     def joint_limits(self, system: System, names: Sequence[str]) -> ActuatorLimits:
         """Return the limits of the actuated joints `names` other than torque.
 
-        Position limits are from the URDF; speeds and the torque rate are from the robot file.
+        Position limits are from the URDF, unless the robot file narrows them; speeds and the torque rate are from the
+        robot file.
 
         Raises:
-            InputError: A table in the robot file does not fit these joints.
+            InputError: A table in the robot file does not fit these joints, or leaves one no range.
         """
         lower, upper = position_limits(system.model, names)
+        lower = np.maximum(lower, self._per_joint("limits.lower_rad", names))
+        upper = np.minimum(upper, self._per_joint("limits.upper_rad", names))
+        for name, low, high in zip(names, lower, upper, strict=True):
+            if not low < high:
+                raise InputError(f"{self.path}: limits leave {name} no range: from {low:g} to {high:g} rad; widen it")
         return ActuatorLimits(
             lower=lower,
             upper=upper,

@@ -100,6 +100,9 @@ class MotorLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         no_load_rad_s: Speed by joint at which the motor no longer accelerates [rad/s], or [m/s] of a sliding joint:
             from `velocity_rad_s` on, the accelerating torque falls linearly to zero at this speed. Joints without an
             entry have full torque at all speeds.
+        lower_rad: Lowest position by joint [rad], or [m] of a sliding joint, where it is above the URDF's: straight
+            knees, for example, cannot lower the body.
+        upper_rad: Highest position by joint [rad or m], where it is below the URDF's.
         temperature_c: Highest temperature of the drives [°C]; above it, `idcontrol loop` reports a fault.
         voltage_v: Lowest and highest supply voltage [V]; by default any.
     """
@@ -108,6 +111,8 @@ class MotorLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     velocity_rad_s: dict[str, Positive]
     torque_rate_nm_s: dict[str, Positive] = {}
     no_load_rad_s: dict[str, Positive] = {}
+    lower_rad: dict[str, float] = {}
+    upper_rad: dict[str, float] = {}
     temperature_c: Positive = 80.0
     voltage_v: tuple[NotNegative, Positive] = (0.0, 1e6)
 

@@ -12,7 +12,6 @@ import pinocchio as pin
 from scipy.interpolate import CubicSpline
 
 from idcontrol.config.configuration import Positive
-from idcontrol.dynamics.system import position_limits
 from idcontrol.planners import capture, dcm, route, turning
 from idcontrol.planners.dcm import Steps
 from idcontrol.scenes.body import Body, turned
@@ -130,7 +129,7 @@ class Arms:
     def __init__(self, body: Body, amplitude_rad: float, rng: np.random.Generator) -> None:
         """Draw frequencies and phases; amplitudes leave all joints within their limits."""
         system, home = body.system, body.system.joint_positions(body.home.q)
-        low, high = position_limits(system.model, system.actuated_names)
+        low, high = system.limits.lower, system.limits.upper
         room = np.maximum(np.minimum(home - low, high - home), 0.0)
         self._amplitude = np.where(body.idle, np.minimum(amplitude_rad, room), 0.0)
         self._w = 2.0 * np.pi * rng.uniform(*ARMS_HZ, len(home))

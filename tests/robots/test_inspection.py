@@ -102,6 +102,11 @@ FIXED = 'robot.toml: gait: a robot with base = "fixed" cannot walk; let its base
             '"*_knee" = -2.5',
             "robot.toml: home.joints_rad: FL_knee is -2.5, beyond its limits [-2, 2]; move it inside",
         ),
+        (
+            "[gains.torque]",
+            "lower_rad = { FL_knee = -0.5 }\n[gains.torque]",
+            "robot.toml: home.joints_rad: FL_knee is -1, beyond its limits [-0.5, 2]; move it inside",
+        ),
         # 0.1 m of shank at 0.5 rad and at 0.6 rad to the vertical
         (
             '"*_knee" = -1.0',

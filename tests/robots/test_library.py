@@ -166,6 +166,16 @@ def test_motor_speeds_are_limited_only_by_the_robot_file(mule):
         robots.load(mule).system()
 
 
+def test_a_robot_file_narrows_the_position_limits_of_the_urdf(mule):
+    text = mule.read_text()
+    mule.write_text(text.replace("[gains.torque]", 'lower_rad = { "*" = -9, "FL_knee" = -1.5 }\n[gains.torque]'))
+    system, known = robots.load(mule).system(), dict.fromkeys(robots.load(mule).system().actuated_names, -2.0)
+    assert dict(zip(system.actuated_names, system.limits.lower, strict=True)) == known | {"FL_knee": -1.5}
+    mule.write_text(text.replace("[gains.torque]", 'upper_rad = { "FL_knee" = -3 }\n[gains.torque]'))
+    with pytest.raises(InputError, match="limits leave FL_knee no range: from -2 to -3 rad; widen it"):
+        robots.load(mule).system()
+
+
 def test_actuators_are_as_the_robot_file_says_and_without_a_word_ideal(mule):
     mule.write_text(
         mule.read_text()
