@@ -37,6 +37,7 @@ from idcontrol.loop.wire import Drop
 from idcontrol.record.channels import views, width
 from idcontrol.record.recording import load
 from idcontrol.types import Status
+from tests import GUARD_S
 from tests.loop.rig import ArmSession
 
 H = 1e-3
@@ -389,7 +390,7 @@ def recording(out):
 @pytest.mark.slow
 def test_a_recorder_that_is_killed_has_handed_its_rows_to_the_system(tmp_path):
     recorder, _, sent = recording(tmp_path / "run")
-    patience = time.monotonic() + 5.0
+    patience = time.monotonic() + GUARD_S
     # 26 rows since the first torque; the resulting forces of the last row are not known
     while len(load(tmp_path / "run").arrays["t"]) < 25 and time.monotonic() < patience:
         time.sleep(0.01)
