@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -16,11 +17,13 @@ from packaging.requirements import Requirement
 
 from idcontrol.bench.machine import processor
 from idcontrol.errors import install_command
-from idcontrol.loop.realtime import LATENCY, ONE_THREAD, PRIORITY, undisturbed
+from idcontrol.loop.realtime import LATENCY, PRIORITY, undisturbed
 
 Severity = Literal["fine", "advice", "broken"]
 
 _LIMITS = "/etc/security/limits.d/99-idcontrol.conf"
+_MODULES = {"pin": "pinocchio"}
+"""Modules of the requirements whose module has another name."""
 _GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
 
@@ -45,7 +48,7 @@ class Diagnosis:
 
 
 def examine(tell: Callable[[str], None] = lambda line: None, *, full: bool = True) -> Iterator[Diagnosis]:
-    """Run all checks; the check of physics comes last, and is left out if a package is broken.
+    """Run all checks, the check of physics last. If a package is broken, BLAS and physics are not checked.
 
     Args:
         tell: Called with a line before each check that may take long.
@@ -59,7 +62,8 @@ def examine(tell: Callable[[str], None] = lambda line: None, *, full: bool = Tru
         broken |= finding.verdict == "broken"
         yield finding
     yield from _processor()
-    yield from _blas()
+    if not broken:
+        yield from _blas()
     yield from _real_time()
     if broken:
         return  # without these packages, physics checks would fail
@@ -90,10 +94,12 @@ def _packages() -> Iterator[Diagnosis]:
         if _belongs(requirement, ""):
             result, missing = _installed(requirement)
             mend = f"pip install '{requirement.name}{requirement.specifier}'" if missing else ""
+            if not missing and (fault := _import_fault(requirement.name)):
+                result = f"{result} cannot be imported: {fault}"
+                mend = f"pip install --force-reinstall '{requirement.name}{requirement.specifier}'"
             yield _diagnosis("versions", requirement.name, result, mend, severity="broken")
     for extra in metadata.get_all("Provides-Extra") or ():
-        wanted = [each for each in needed if _belongs(each, extra) and not _belongs(each, "")]
-        states = {each.name: _installed(each) for each in wanted}
+        states = {each.name: _installed(each) for each in _wanted(needed, extra)}
         result = ", ".join(f"{name} {result}" for name, (result, _) in states.items()) or "nothing for this Python"
         lacking = any(missing for _, missing in states.values())
         yield _diagnosis("extras", extra, result, install_command(extra) if lacking else "")
@@ -102,6 +108,26 @@ def _packages() -> Iterator[Diagnosis]:
 def _belongs(requirement: Requirement, extra: str) -> bool:
     """True if idcontrol with `extra` needs a requirement; if `extra` is empty, True if idcontrol itself needs it."""
     return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
+
+
+def _wanted(needed: Sequence[Requirement], extra: str) -> Iterator[Requirement]:
+    """Yield the requirements of an extra, and of the extras that it consists of."""
+    for each in needed:
+        if _belongs(each, extra) and not _belongs(each, ""):
+            if each.name == "idcontrol":
+                for part in sorted(each.extras):
+                    yield from _wanted(needed, part)
+            else:
+                yield each
+
+
+def _import_fault(name: str) -> str:
+    """Return the reason why a requirement of idcontrol cannot be imported; "" if it can be."""
+    try:
+        importlib.import_module(_MODULES.get(name, name))
+    except Exception as error:  # a damaged or contradictory package may raise anything
+        return f"{type(error).__name__}: {error}".partition("\n")[0]
+    return ""
 
 
 def _installed(requirement: Requirement) -> tuple[str, bool]:
@@ -133,11 +159,17 @@ def _processor() -> Iterator[Diagnosis]:
 
 def _blas() -> Iterator[Diagnosis]:
     """Check that BLAS uses one thread: on the small matrices of a control step, more threads cost time."""
-    if all(os.environ.get(name) == "1" for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")):
+    from numpy import show_config
+
+    library = show_config(mode="dicts")["Build Dependencies"]["blas"]["name"]
+    variable = "MKL_NUM_THREADS" if "mkl" in library.lower() else "OPENBLAS_NUM_THREADS"
+    # both libraries read OMP_NUM_THREADS only where their own variable has no number
+    threads = os.environ.get(variable) or os.environ.get("OMP_NUM_THREADS")
+    if threads == "1":
         yield _diagnosis("BLAS", "threads", "one")
         return
-    mend = "export " + " ".join(f"{name}={value}" for name, value in ONE_THREAD.items())
-    yield _diagnosis("BLAS", "threads", "as many as there are cores; `idcontrol loop` sets one by itself", mend)
+    result = f"{threads or 'as many as there are cores'}; `idcontrol loop` sets one by itself"
+    yield _diagnosis("BLAS", "threads", result, f"export {variable}=1")
 
 
 def _real_time() -> Iterator[Diagnosis]:

@@ -3,9 +3,12 @@
 import contextlib
 import importlib.metadata
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy
 import pytest
 
 from idcontrol import cli
@@ -13,7 +16,8 @@ from idcontrol.bench import claims, doctor
 from idcontrol.bench.problems import machines
 from idcontrol.errors import install_command
 from idcontrol.kernels.compiling import SAYS
-from idcontrol.loop.realtime import Granted
+from idcontrol.loop.realtime import ONE_THREAD, Granted
+from tests import GUARD_S
 from tests.parameters import one_fast
 
 ROOT = Path(__file__).parents[2]
@@ -83,6 +87,30 @@ def test_a_missing_extra_is_advice_and_a_missing_dependency_a_fault_with_its_com
     assert capsys.readouterr().err == "idcontrol: osqp: is not installed\n"
 
 
+def test_packages_that_cannot_be_imported_are_faults_with_their_commands():
+    """The doctor itself must run without them."""
+    hidden = {"numpy", "scipy", "pinocchio", "numba", "llvmlite", "osqp", "daqp", "h5py", "matplotlib"}
+    script = (
+        f"import sys; sys.modules.update(dict.fromkeys({hidden}));"
+        "import idcontrol.cli as cli; sys.exit(cli.main(['doctor', '--json']))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=GUARD_S)
+    assert done.returncode == 1, done.stderr
+    rows = {row["name"]: row for row in json.loads(done.stdout)["findings"] if row["verdict"] == "broken"}
+    assert set(rows) == hidden - {"pinocchio"} | {"pin"}
+    assert "cannot be imported: ModuleNotFoundError: import of pinocchio halted" in rows["pin"]["found"]
+    assert rows["pin"]["remedy"] == "pip install --force-reinstall 'pin<5,>=4.0'"
+
+
+def test_an_extra_of_extras_lacks_what_its_parts_lack(without, no_physics):
+    without("viser")
+    finding = named(doctor.examine())["extras", "all"]
+    assert finding.verdict == "advice"
+    assert "viser is not installed" in finding.found
+    assert "idcontrol" not in finding.found
+    assert finding.remedy == install_command("all")
+
+
 def test_a_version_that_is_too_old_is_a_fault(monkeypatch, no_physics):
     version = importlib.metadata.version
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.9" if name == "numpy" else version(name))
@@ -107,12 +135,23 @@ def test_each_privilege_that_the_system_refuses_is_advice_with_its_remedy(monkey
         assert word in diagnoses["real time", name].remedy
 
 
-def test_threads_of_blas_are_noticed(monkeypatch, no_physics):
-    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+@pytest.mark.parametrize(
+    ("library", "variable"), [("scipy-openblas", "OPENBLAS_NUM_THREADS"), ("mkl-sdl", "MKL_NUM_THREADS")]
+)
+def test_threads_of_blas_follow_the_variables_that_it_reads(library, variable, monkeypatch, no_physics):
+    monkeypatch.setattr(numpy, "show_config", lambda mode: {"Build Dependencies": {"blas": {"name": library}}})
+    for name in ONE_THREAD:
+        monkeypatch.delenv(name, raising=False)
+    finding = named(doctor.examine())["BLAS", "threads"]
+    assert finding.found.startswith("as many as there are cores")
+    assert finding.remedy == f"export {variable}=1"
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     assert named(doctor.examine())["BLAS", "threads"].verdict == "fine"
+    monkeypatch.setenv(variable, "2")
+    assert named(doctor.examine())["BLAS", "threads"].found.startswith("2;")
+    monkeypatch.setenv(variable, "1")
     monkeypatch.delenv("OMP_NUM_THREADS")
-    assert named(doctor.examine())["BLAS", "threads"].remedy.startswith("export ")
+    assert named(doctor.examine())["BLAS", "threads"].found == "one"
 
 
 @pytest.mark.interpreted
