@@ -24,6 +24,16 @@ def command(full: bool, as_json: bool) -> int:
 
     Exit status 1 if something is broken.
     """
+    try:
+        return _examine(full, as_json)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in ("packaging", "rich"):  # the doctor itself needs these two
+            raise
+        return say(f"{error}; try: pip install --force-reinstall {package}", TASK_FAILED)
+
+
+def _examine(full: bool, as_json: bool) -> int:
     from idcontrol.bench.doctor import examine
 
     findings = list(examine((lambda line: None) if as_json else (lambda line: click.echo(line, err=True)), full=full))

@@ -102,6 +102,15 @@ def test_packages_that_cannot_be_imported_are_faults_with_their_commands():
     assert rows["pin"]["remedy"] == "pip install --force-reinstall 'pin<5,>=4.0'"
 
 
+@pytest.mark.parametrize("module", ["rich.text", "packaging.requirements"])
+def test_a_package_that_the_doctor_needs_is_a_fault_with_its_command(module, monkeypatch, capsys, no_physics):
+    monkeypatch.setitem(sys.modules, module, None)
+    if module.startswith("packaging"):
+        monkeypatch.delitem(sys.modules, "idcontrol.bench.doctor")  # imported again
+    assert cli.main(["doctor"]) == 1
+    assert capsys.readouterr().err.endswith(f"; try: pip install --force-reinstall {module.partition('.')[0]}\n")
+
+
 def test_an_extra_of_extras_lacks_what_its_parts_lack(without, no_physics):
     without("viser")
     finding = named(doctor.examine())["extras", "all"]
