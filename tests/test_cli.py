@@ -1,11 +1,14 @@
 """The command line from end to end, on a small experiment of its own."""
 
 import json
+import multiprocessing
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -410,7 +413,7 @@ def test_the_table_of_a_run_does_not_import_matplotlib():
 
 
 def test_letters_that_a_terminal_lacks_are_question_marks():
-    ascii_alone = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    ascii_alone = os.environ | {"PYTHONIOENCODING": "ascii"}
     words = [sys.executable, "-m", "idcontrol", "list", "experiments"]
     done = subprocess.run(words, env=ascii_alone, capture_output=True, text=True, timeout=GUARD_S, check=True)
     assert "?-method" in done.stdout  # theta
@@ -429,6 +432,19 @@ def test_warmup_rehearses_in_processes_of_its_own(tmp_path, into):
     use = f"; to use them: export NUMBA_CACHE_DIR='{tmp_path}/some kernels'" if into else ""
     assert (done.returncode, done.stdout) == (0, f"kernels are compiled and cached{use}\n"), done.stderr
     assert bool([*tmp_path.rglob("*.nbc")]) == bool(into)
+
+
+def rehearses_forever(name, number):
+    time.sleep(10 * GUARD_S)
+
+
+@pytest.mark.slow
+def test_a_signal_ends_warmup_although_rehearsals_have_begun(command, monkeypatch):
+    monkeypatch.setattr("idcontrol.cli.warmup._rehearse", rehearses_forever)
+    timer = threading.Timer(2.0, os.kill, (os.getpid(), signal.SIGTERM))
+    timer.start()
+    assert command("warmup", "fall") == (143, "", "idcontrol: stopped by SIGTERM\n")
+    assert not multiprocessing.active_children()
 
 
 def test_workers_of_warmup_end_with_a_killed_command():

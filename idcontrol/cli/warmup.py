@@ -42,10 +42,17 @@ def command(experiments: tuple[str, ...], into: Path | None, quiet: bool) -> Non
     with ProcessPoolExecutor(
         len(os.sched_getaffinity(0)), multiprocessing.get_context("spawn"), initializer=_begin, initargs=(into,)
     ) as pool:
-        first = list(pool.map(_rehearse, names, repeat(0)))
-        # kernels that several rehearsals need are compiled first, so that no two processes compile the same kernel
-        later = [(name, number) for name, (count, _) in zip(names, first, strict=True) for number in range(1, count)]
-        rest = list(pool.map(_rehearse, *zip(*later, strict=True))) if later else []
+        try:
+            first = list(pool.map(_rehearse, names, repeat(0)))
+            # kernels that several rehearsals need are compiled first, so that no two processes compile the same kernel
+            later = [
+                (name, number) for name, (count, _) in zip(names, first, strict=True) for number in range(1, count)
+            ]
+            rest = list(pool.map(_rehearse, *zip(*later, strict=True))) if later else []
+        except BaseException:
+            for worker in multiprocessing.active_children():
+                worker.terminate()  # after a signal, the pool would wait for rehearsals that have begun
+            raise
     done = zip((*names, *(name for name, _ in later)), (*first, *rest), strict=True)
     skipped = {name: reason for name, (_, reason) in done if reason}
     if quiet:
