@@ -322,6 +322,11 @@ def test_a_stopped_run_keeps_its_record(command, controller, code):
     assert run.metrics is None
 
 
+def test_a_run_that_a_signal_ends_while_it_prepares_says_that_nothing_was_recorded(command, monkeypatch):
+    monkeypatch.setattr("idcontrol.sweeps.running.conduct", lambda *run: signal.raise_signal(signal.SIGTERM))
+    assert command("run", "fall") == (143, "", "idcontrol: stopped before anything was recorded\n")
+
+
 def test_sigterm_before_a_run_opens_its_folder_is_one_line(command, monkeypatch):
     monkeypatch.setattr("idcontrol.cli.run.load_experiment", lambda name: signal.raise_signal(signal.SIGTERM))
     assert command("run", "fall") == (143, "", "idcontrol: stopped by SIGTERM\n")

@@ -91,7 +91,9 @@ def make_run(
         raise
     except (KeyboardInterrupt, Terminated) as stop:
         status = stop.status if isinstance(stop, Terminated) else INTERRUPTED
-        raise Stopped(f"stopped; what was recorded until then is in {folder}", status) from None
+        begun = any(folder.iterdir())
+        kept = f"; what was recorded until then is in {folder}" if begun else " before anything was recorded"
+        raise Stopped(f"stopped{kept}", status) from None
     except BaseException as error:  # including sys.exit in a user's controller; the traceback goes next to the record
         raise RunFault(folder) from error
 

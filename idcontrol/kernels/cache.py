@@ -121,7 +121,7 @@ def _temporary() -> str | None:
     except OSError as error:
         _say(f"idcontrol: no folder can be written to ({error.strerror}): kernels are compiled anew each time")
         return None
-    _say(f"idcontrol: compiled kernels are kept in {folder}; to keep them elsewhere: export NUMBA_CACHE_DIR=DIR")
+    _say(f"idcontrol: new kernels are kept in {folder}; to keep them elsewhere: export NUMBA_CACHE_DIR=WRITABLE_DIR")
     return str(folder)
 
 

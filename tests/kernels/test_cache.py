@@ -206,7 +206,7 @@ def test_kernels_without_a_folder_to_write_to_are_kept_in_a_temporary_one(tmp_pa
     folders |= {"XDG_CACHE_HOME": "/proc/none", "PYTHONPATH": os.pathsep.join((str(tmp_path), *sys.path))}
     runs = [run(*lines, **folders) for _ in range(2)]
     (folder,) = (tmp_path / "temporary").glob("idcontrol-*")
-    line = f"idcontrol: compiled kernels are kept in {folder}; to keep them elsewhere: export NUMBA_CACHE_DIR=DIR\n"
+    line = f"idcontrol: new kernels are kept in {folder}; to keep them elsewhere: export NUMBA_CACHE_DIR=WRITABLE_DIR\n"
     value = f"{total(np.ones(3), 2)}"
     assert runs == [([value, "1"], line), ([value, "0"], line)]
 
