@@ -141,10 +141,7 @@ def unlawful() -> float:
                     worst.append(judge.violation(law, problem, solution))
                 elif solution.status is Status.FALLBACK and problem is random and problem.prescribed is None:
                     return float(np.inf)
-    return float(np.max(worst))
-
-
-# np.max of several figures, because Python's `max` may ignore a NaN
+    return float(np.max(worst))  # here and below not Python's `max`, which may ignore a NaN
 
 
 # the compliant contacts of id-coulomb-qp-1, id-sap and id-constraint let the machine sink a little

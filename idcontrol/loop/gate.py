@@ -177,12 +177,11 @@ def let_through(bound: Bound, drives: bool, tied: bool, share: float, dt: float)
         last[j] = min(max(sent[0, j] + feedback(joints, sent, j), -torque[j]), torque[j])
         sent[:, j] = 0.0
         if drives:
-            for row, least, most in ((1, low[j], high[j]), (2, -speed[j], speed[j])):
-                sent[row, j] = min(max(gate.held[row - 1, j], least), most)
-                # joints without limits: a target of 1e308 has no finite torque
-                beyond = FARTHEST if row == 1 else FASTEST
-                if abs(gate.held[row - 1, j]) > beyond:
-                    sent[row, j] = min(max(sent[row, j], -beyond), beyond)
+            # joints without limits have bounds, too: a target of 1e308 has no finite torque
+            for row, least, most, beyond in ((1, low[j], high[j], FARTHEST), (2, -speed[j], speed[j], FASTEST)):
+                target = gate.held[row - 1, j]
+                sent[row, j] = min(max(target, least, -beyond), most, beyond)
+                if abs(target) > beyond:
                     cut |= 32
             for row, most in ((3, torque[j] / STIFFEST_RAD), (4, torque[j] / STIFFEST_RAD_S)):
                 sent[row, j] = max(min(share * gate.held[row - 1, j], most, LARGEST_GAIN), 0.0)
