@@ -304,8 +304,9 @@ class Body:
     def reference(self) -> Reference:
         """Count one more period of stance; return the home pose with the present stance of the feet."""
         self._since += self.h
-        for foot in np.flatnonzero(self.stance & (np.abs(self._since - LANDED_S) < 0.5 * self.h)):
-            self.feet[foot].weight = 0.0
+        for task, stands, since in zip(self.feet, self.stance.tolist(), self._since.tolist(), strict=True):
+            if stands and abs(since - LANDED_S) < 0.5 * self.h:
+                task.weight = 0.0
         stance = {
             "stance": self.stance.copy(),
             "since_touchdown": self._since.copy(),

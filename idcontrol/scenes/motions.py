@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -252,9 +253,9 @@ class Walk:
         ahead, up = dcm.com_at(self.plan, t), dcm.blend(*self._heights, 0.0, self._lowered_s, t)
         body.follow(body.com, *(np.array([*xy, z]) for xy, z in zip(ahead, up, strict=True)))
         yaw, rate, turning = self._heading(t)
-        spin = np.array([0.0, 0.0, 1.0])
+        upright, spin, spin_up = turned(yaw), np.array([0.0, 0.0, rate]), np.array([0.0, 0.0, turning])
         for task in body.trunk:
-            body.follow(task, turned(yaw) @ self._home[task.frame].rotation, rate * spin, turning * spin)
+            body.follow(task, upright @ self._home[task.frame].rotation, spin, spin_up)
         if self._done < len(self.steps):
             self._step(state, self.steps[self._done])
         return body.reference()
@@ -274,14 +275,16 @@ class Walk:
         """
         t, omega, ahead = state.t, self.plan.omega, self.steps[self._done :]
         # a fast swing may move the centre of mass: feedback against it would need zero-moment points beyond the soles
-        self._body.com.pendulum_m = float(self._heights[1]) if self.caught and ahead else 0.0
+        pendulum_m = float(self._heights[1]) if self.caught and ahead else 0.0
+        if pendulum_m != self._body.com.pendulum_m:
+            self._body.com.pendulum_m = pendulum_m
         com, planned = self._body.moving_com(state), dcm.com_at(self.plan, t)
         off = com.value - planned.value + (com.velocity - planned.velocity) / omega
         if ahead and t >= ahead[0].land_s - capture.SOONER_S:
             return
         # until the planned landing, the plan leaves the zero-moment point under the other feet
         strayed, self._strayed = self._strayed and bool(ahead), False
-        if np.linalg.norm(off) < LEAVES_M and not strayed:
+        if math.hypot(*off) < LEAVES_M and not strayed:
             if not ahead and t > self.plan.begin[-1] and (closing := self._closing(state)):
                 self._go_on(self._best([closing], state, com), t)
             return
@@ -398,4 +401,5 @@ class Walk:
         if body.feet[foot].kind == "position":
             body.follow(body.feet[foot], x + arm, v, a)
         else:
-            body.follow(body.feet[foot], pin.SE3(rotation, x + arm), np.append(v, spin), np.append(a, spin_up))
+            pose = pin.SE3(rotation, x + arm)
+            body.follow(body.feet[foot], pose, np.concatenate((v, spin)), np.concatenate((a, spin_up)))
