@@ -11,21 +11,19 @@ from typing import Literal
 import coal
 import msgspec
 import numpy as np
-from msgspec import structs
 
 from idcontrol import controllers, plants, robots
 from idcontrol.config.configuration import Duration, NotNegative, Positive, Rate
 from idcontrol.contact.fingertips import Fingertips
 from idcontrol.contact.landing import Landing
 from idcontrol.controllers import Gains
-from idcontrol.controllers.feedback import proportional_derivative
 from idcontrol.dynamics.system import FreeBody, System
 from idcontrol.errors import InputError
 from idcontrol.planners.arm_swing import ArmSwing
 from idcontrol.planners.grip import GrippingController
 from idcontrol.record.scenery import DrawableBody, Scenery
 from idcontrol.scenes.settings import AssumedFriction
-from idcontrol.types import Booleans, Command, Controller, Reference, State, Status
+from idcontrol.types import Booleans, Controller, State
 
 BOX = "box"
 """Name of the box in the system; its pose is last in a configuration."""
@@ -224,19 +222,17 @@ class GraspScene:
         own, a = self.robot.description.gains.acceleration, system.n_actuated
         kp, kd = (own.kp_1_s2, own.kd_1_s) if config.acceleration_gains is None else config.acceleration_gains
         torque_kp, torque_kd = self.robot.torque_gains(self.names)
-        torque = Gains(kp=torque_kp, kd=torque_kd)
         setup = controllers.Setup(
             system=system,
             contacts=self.tips(system, self.mu_controller, orientation=config.friction.turn_rad),
             h=self.period_s,
             acceleration_gains=Gains(kp=np.full(a, kp), kd=np.full(a, kd)),
-            torque_gains=torque,
+            torque_gains=Gains(kp=torque_kp, kd=torque_kd),
             settings=config.inverse,
             robot=self.robot,
+            beside=config.torque_feedback,
         )
         controller = controllers.build(config.controller, setup)
-        if config.torque_feedback and config.controller != "pid":
-            controller = WithJointFeedback(controller, system, torque)
         if config.grip_n == 0.0:
             return controller
         beside = self.system()
@@ -261,35 +257,3 @@ class GraspScene:
         return Scenery(
             robot=self.config.robot, bodies=(DrawableBody(name=BOX, shape="box", size_m=(side,) * 3),), ground=None
         )
-
-
-@dataclass(frozen=True, slots=True)
-class WithJointFeedback:
-    """A controller with additional joint feedback in torques, as in the paper's original program.
-
-    Attributes:
-        controller: The controller.
-        system: Provides joint positions and velocities, and the torque limits.
-        gains: Gains of the feedback [N m/rad, N m s/rad].
-    """
-
-    controller: Controller
-    system: System
-    gains: Gains
-
-    def reset(self) -> None:
-        """Forget all earlier steps."""
-        self.controller.reset()
-
-    def __call__(self, state: State, reference: Reference) -> Command:
-        """Return torques for the period that begins at `state.t`, clipped at their limits.
-
-        A failed command is returned without feedback.
-        """
-        command = self.controller(state, reference)
-        if command.status is Status.FAILED:
-            return command
-        q, v = self.system.joint_positions(state.q), self.system.joint_velocities(state.v)
-        more = proportional_derivative(self.gains, reference.q - q, reference.v - v)
-        limit = self.system.effort_limit
-        return structs.replace(command, tau=np.clip(command.tau + more, -limit, limit))
