@@ -186,7 +186,7 @@ def save(
         "verdicts": {f.key: f.verdict for f in findings if f.verdict is not None},
         "sources": {f.key: f.source for f in findings if f.verdict is not None},
         "units": {f.key: f.unit for f in findings if f.unit},
-        "notes": {f.key: f.note for f in findings if f.note},
+        "notes": {f.key: f.note for f in findings if f.note} | results.extra.get("notes", {}),
     }
     if began is not None:
         metrics["wall_s"] = time.perf_counter() - began

@@ -191,8 +191,7 @@ def _measured(arrays: Mapping[str, Array], scene: GraspScene, h: float, steps: i
     arm, held = ~scene.fingers, slice(0, max(end, 1))
     nothing = np.zeros_like(arrays["q_err"][:, arm])
     return {
-        "mu_plant": scene.mu_plant,
-        "mu_controller": scene.mu_controller,
+        **scene.friction,
         "steps": len(away),
         "dropped_at_s": end * h if end < steps else None,
         **metrics.tracking(arrays["q_err"][:, arm], arrays["qd_err"][:, arm], nothing, nothing),

@@ -231,8 +231,7 @@ def run(config: WholeBodyConfig, progress: Progress) -> Results:
         series=histories(arrays, UNITS),
         drawings=drawings(scene, arrays),
         extra={
-            "mu_plant": scene.mu_plant,
-            "mu_controller": scene.mu_controller,
+            **scene.friction,
             **metrics.torques(arrays["tau"], 1.0 / config.rate_hz),
             "solver": metrics.statuses(arrays["status"], arrays["solved_by"]),
             "step_us": metrics.percentiles(arrays["step_us"]),

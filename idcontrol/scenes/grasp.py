@@ -6,7 +6,7 @@ The box is free; hand and box are one system, whose contacts are between fingert
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import coal
 import msgspec
@@ -152,14 +152,19 @@ class GraspScene:
         )
 
     @property
+    def friction(self) -> dict[str, Any]:
+        """Metrics of the friction (`AssumedFriction.report`)."""
+        return self.config.friction.report(self.config.mu, self.config.plant, self.config.controller)
+
+    @property
     def mu_plant(self) -> float:
         """Friction along the tangents within the plant's friction pyramid."""
-        return self.config.friction.of_plant(self.config.mu, plants.contact_law(self.config.plant))
+        return float(self.friction["mu_plant"])
 
     @property
     def mu_controller(self) -> float:
         """Friction along the tangents that the controller assumes."""
-        return self.config.friction.of_controller(self.config.mu, controllers.contact_law(self.config.controller))
+        return float(self.friction["mu_controller"])
 
     def tips(self, system: System, mu: float, *, orientation: float = 0.0) -> Fingertips:
         """Return the detector of contacts between fingertips and box on `system`, with friction `mu`.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
+from idcontrol import controllers, plants
 from idcontrol.config.configuration import NotNegative, Positive
 from idcontrol.errors import InputError
 from idcontrol.types import ContactLaw
@@ -45,6 +46,22 @@ class AssumedFriction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         """Return the assumed friction along the tangents, for a controller with this law and the true value `mu`."""
         assumed = min(self.share * self.best(mu), self.cap)
         return math.sqrt(2.0) * assumed if law.cone == "pyramid" and self.pyramid == "circumscribed" else assumed
+
+    def report(self, mu: float, plant: str, controller: str) -> dict[str, Any]:
+        """Return the friction along the tangents of plant and controller as metrics, for the true value `mu`.
+
+        A note is added if `pyramid` has no effect on the controller.
+
+        Raises:
+            UnknownName: The plant or the controller does not exist.
+        """
+        law = controllers.contact_law(controller)
+        mu_plant = self.of_plant(mu, plants.contact_law(plant))
+        frictions = {"mu_plant": mu_plant, "mu_controller": self.of_controller(mu, law)}
+        if self.pyramid != "circumscribed" or law.cone is not None:
+            return frictions
+        note = "friction.pyramid does not reach this controller: it has no contact_law"
+        return {**frictions, "notes": {"mu_controller": note}}
 
     @property
     def turn_rad(self) -> float:

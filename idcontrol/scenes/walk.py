@@ -304,14 +304,11 @@ class WalkScene:
     def friction(self) -> dict[str, Any]:
         """Return the friction along the tangents of plant and controller, for metrics, by name.
 
-        The plant's friction is None if it is drawn at each touchdown. A note is added if `friction.pyramid` has no
-        effect on the controller.
+        The plant's friction is None if it is drawn at each touchdown.
         """
-        config, law = self.config, controllers.contact_law(self.config.controller)
-        mu_plant = None if config.mu_range is not None else self._of_plant(config.mu)
-        unknown = config.friction.pyramid == "circumscribed" and law.cone is None
-        note = {"mu_controller": "friction.pyramid does not reach this controller: it has no contact_law"}
-        return {"mu_plant": mu_plant, "mu_controller": self.mu_controller, **({"notes": note} if unknown else {})}
+        config = self.config
+        report = config.friction.report(config.mu, config.plant, config.controller)
+        return report if config.mu_range is None else {**report, "mu_plant": None}
 
     def observer(self) -> SphereContacts:
         """Return the feet on the true ground with true friction, for observers of true states."""

@@ -156,6 +156,7 @@ class WholeBodyScene:
     Attributes:
         config: The configuration.
         robot: The robot, in front of the assumed wall if there is one.
+        friction: Metrics of the friction (`AssumedFriction.report`).
         mu_plant: Friction coefficient along each tangent of the plant's friction pyramid.
         mu_controller: Friction coefficient along each tangent, as assumed by the controller.
         way: The route of a walk; None without waypoints.
@@ -182,9 +183,9 @@ class WholeBodyScene:
             trunk_kp_1_s2=config.trunk_kp_1_s2,
             hand=None if self.robot.walls else config.reach.frame,
         )
-        self.mu_plant = config.friction.of_plant(config.mu, plants.contact_law(config.plant))
-        self.mu_controller = config.friction.of_controller(config.mu, controllers.contact_law(config.controller))
-        contacts = self.robot.contacts(self.mu_controller)
+        self.friction = config.friction.report(config.mu, config.plant, config.controller)
+        self.mu_plant, self.mu_controller = self.friction["mu_plant"], self.friction["mu_controller"]
+        contacts = self.robot.contacts(self.mu_controller, orientation=config.friction.turn_rad)
         self.way = self._drawn_way()
         self.motion = self._motion(contacts)
         needs = {"push.at_s": config.push.at_s, "reach": self._reached_s()}

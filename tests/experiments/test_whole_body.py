@@ -19,6 +19,7 @@ from idcontrol.record.recording import load
 from idcontrol.scenes.body import Body, trunk_frames
 from idcontrol.scenes.disturbances import scaled
 from idcontrol.scenes.motions import Arms, Oscillation, Reach, Walk
+from idcontrol.scenes.settings import AssumedFriction
 from idcontrol.scenes.whole_body import Punches, Push, Unknown, WholeBodyScene
 from idcontrol.sensing import Sensing
 from idcontrol.sensing.disturbance import BiasLevel, NoiseLevel
@@ -249,7 +250,9 @@ class Limp:
 
 def test_own_controller_on_tasks_is_measured_though_it_writes_no_errors_or_demand(tmp_path):
     (tmp_path / "own.py").write_text(OWN)
-    metrics = run(tmp_path / "run", SWAY, controller=f"{tmp_path}/own.py:Limp", duration_s=0.1)
+    wide = AssumedFriction(pyramid="circumscribed")
+    metrics = run(tmp_path / "run", SWAY, controller=f"{tmp_path}/own.py:Limp", duration_s=0.1, friction=wide)
+    assert "friction.pyramid does not reach" in metrics["notes"]["mu_controller"]
     assert metrics["demand_free_share"] == metrics["demand_infeasible_share"] == 0.0
     assert metrics["com_err_end_m"] > 5e-3  # without torques the knees fold
 

@@ -6,17 +6,20 @@ Zapolsky & Drumwright's recorded grasp of friction 1 has √2 along the axes of 
 from typing import Any
 
 import numpy as np
+import pinocchio as pin
 import pytest
 from msgspec import structs
 
 from idcontrol import controllers
 from idcontrol.bench.problems import machines
 from idcontrol.contact.terrain import plane
+from idcontrol.controllers.inverse import InverseDynamics
 from idcontrol.experiments.grasp import PRESETS
 from idcontrol.plants import build, contact_law
-from idcontrol.scenes.grasp import GraspScene
+from idcontrol.scenes.grasp import GraspConfig, GraspScene
 from idcontrol.scenes.settings import AssumedFriction
 from idcontrol.scenes.walk import Patch, WalkConfig, WalkScene
+from idcontrol.scenes.whole_body import WholeBodyConfig, WholeBodyScene
 from tests.parameters import one_fast
 
 pytestmark = pytest.mark.interpreted
@@ -85,14 +88,17 @@ def test_a_user_s_controller_says_that_its_cone_is_a_pyramid(tmp_path):
     file, calls = tmp_path / "mine.py", "    def __call__(self, state, reference): ...\n    def reset(self): ...\n"
     law = "    contact_law = ContactLaw(cone='pyramid')\n"
     file.write_text(f"from idcontrol.types import ContactLaw\nclass Known:\n{law}{calls}\nclass Unknown:\n{calls}")
-    result = {}
-    for name in ("Known", "Unknown"):
-        config = WalkConfig(mu=MU, friction=friction("circumscribed"), controller=f"{file}:{name}")
-        result[name] = WalkScene.of(config).friction()
-        assert result[name]["mu_plant"] == pytest.approx(WIDE * MU)
-    assert result["Known"] == {"mu_plant": result["Known"]["mu_plant"], "mu_controller": pytest.approx(WIDE * MU)}
-    assert result["Unknown"]["mu_controller"] == MU
-    assert "friction.pyramid does not reach" in result["Unknown"]["notes"]["mu_controller"]
+    settings: Any = {"mu": MU, "friction": friction("circumscribed"), "controller": f"{file}:Known"}
+    wide = pytest.approx(WIDE * MU)
+    for known in (WalkConfig(**settings), GraspConfig(**settings)):
+        assert reported(known) == {"mu_plant": wide, "mu_controller": wide}
+        result = reported(structs.replace(known, controller=f"{file}:Unknown"))
+        assert (result["mu_plant"], result["mu_controller"]) == (wide, MU)
+        assert "friction.pyramid does not reach" in result["notes"]["mu_controller"]
+
+
+def reported(config: WalkConfig | GraspConfig) -> dict[str, Any]:
+    return WalkScene.of(config).friction() if isinstance(config, WalkConfig) else GraspScene.of(config).friction
 
 
 @pytest.mark.parametrize(("pyramid", "wide"), [("inscribed", 1.0), ("circumscribed", WIDE), ("original", WIDE)])
@@ -127,6 +133,16 @@ def test_a_circular_cone_is_no_pyramid(controller, pyramid):
     scene = WalkScene.of(WalkConfig(mu=MU, friction=friction(pyramid), controller=controller))
     for angle in (0.0, 0.3, 0.25 * np.pi):
         assert used(predicted(scene, angle), angle) == pytest.approx(1.0, rel=1e-5)
+
+
+def test_soles_turn_their_tangents_to_the_original_pyramid():
+    tangents = []
+    for pyramid in ("inscribed", "original"):
+        controller = WholeBodyScene(WholeBodyConfig(robot="g1", friction=friction(pyramid)))._controller
+        assert isinstance(controller, InverseDynamics)
+        controller._system.update(pin.neutral(controller._system.model), np.zeros(controller._system.n_velocities))
+        tangents.append(controller._contacts.detect(np.inf).axes[:, 1])
+    np.testing.assert_allclose(np.einsum("nd,nd->n", *tangents), NARROW, rtol=1e-12)
 
 
 def test_original_fingertips_have_the_circumscribed_pyramid_in_box_axes():
