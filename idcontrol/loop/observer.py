@@ -78,7 +78,7 @@ class Observer:
         places = a + 3 * placed
         circle = np.zeros(places, dtype=np.bool_)
         circle[:a] = system.joint_circle
-        self._heard = nothing(places)
+        self._heard = nothing(places, a)
         self._judge = bind(
             Judge(
                 floats=system.floats,
@@ -94,6 +94,8 @@ class Observer:
                     of["tau_applied"],
                     telemetry.row.of["q_des"],
                     policy.torque_share * parts.limits.torque,
+                    parts.friction * np.ones(a),
+                    np.full(a, np.inf),
                     *np.zeros((5, a)),
                 ),
                 inertial=Inertial(np.zeros(1), np.zeros(1), np.zeros(places)),

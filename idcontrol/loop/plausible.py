@@ -22,11 +22,19 @@ from idcontrol.types import Array, Booleans, Integers
 SETTLE_S: Final = 0.02
 """Time constant with which ranges of recent values follow [s]; it is longer than `LAG_S`."""
 FORGOTTEN_S: Final = 0.2
-"""Time constant with which differences between positions and integrated velocities decay [s]; an encoder whose offset
-drifts faster than `Trust.jump` in this time is noticed."""
+"""Time constant with which differences between motion and integrated velocity of the base decay [s]. Its sensors have
+constant errors; encoders do not (`DRIFT_S`)."""
+DRIFT_S: Final = 1.0
+"""The same for joints; an encoder whose offset drifts faster than `Trust.jump` in this time is noticed."""
 LAG_S: Final = 0.01
 """Largest lag of velocities that drives filter [s]. The integral of such a velocity lags behind the position by this
 time multiplied by the change of the velocity."""
+
+STEPS: Final = 50.0
+"""Motion of a reference, in steps of the joint's encoder, that a driven joint cannot miss. Joints that stop while they
+are pushed read the same position, and a velocity of exactly zero, for 14 steps (`anymal`, 15 bits)."""
+FINE: Final = 5e-4
+"""Smallest motion of a reference that a joint with a fine encoder cannot miss [rad or m]."""
 
 GAP_S: Final = 0.004
 """Longest time between two states whose differences add up [s]: in a longer time a joint may stop and move on, which
@@ -56,6 +64,8 @@ class Heard(NamedTuple):
     """Places, shape (n,) [rad or m]."""
     turned: Array
     """Orientation of the base as a quaternion (x, y, z, w), shape (4,)."""
+    forgotten: Array
+    """Time constants with which `off` and `swung` decay, shape (n + 3,) [s]."""
     v: Array
     """Velocities of the coordinates, shape (n + 3,) [rad/s or m/s]."""
     off: Array
@@ -83,9 +93,12 @@ class Trust(NamedTuple):
     """Integral of the velocity above which the coordinate must have changed [rad or m]."""
 
 
-def nothing(places: int) -> Heard:
-    """Return a `Heard` for so many places before their first state."""
-    return Heard(np.full(1, np.nan), np.zeros(1), np.zeros(places), np.zeros(4), *np.zeros((6, places + 3)))
+def nothing(places: int, joints: int) -> Heard:
+    """Return a `Heard` before the first state, for so many places, of which the first ones are joints."""
+    forgotten = np.where(np.arange(places + 3) < joints, DRIFT_S, FORGOTTEN_S)
+    return Heard(
+        np.full(1, np.nan), np.zeros(1), np.zeros(places), np.zeros(4), forgotten, *np.zeros((6, places + 3))
+    )  # fmt: skip
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -153,7 +166,7 @@ def believable(
 
     A coordinate must not stand still despite its velocity (`frozen`). Its motion may differ from the integral of its
     velocity by `Trust.jump`, and by `LAG_S` times the change of the velocity in recent plausible states; differences
-    add up over states at most `GAP_S` apart, and decay over `FORGOTTEN_S`. The limit grows with the time since the
+    add up over states at most `GAP_S` apart, and decay (`Heard.forgotten`). The limit grows with the time since the
     last plausible state, and with the square of the time since any state (`SWIFTEST`), because the velocity may change
     in between. It does not grow with the velocity of this state: a wrong velocity is as implausible as a wrong
     position. An implausible state is not stored, so a single wrong state does no harm, and an offset stays implausible
@@ -176,7 +189,7 @@ def believable(
         moved = travel(heard, circle, q, turned)
         limit = trust.jump * (1.0 + after / SETTLE_S) + 0.5 * SWIFTEST * gap**2
         for i in range(v.shape[0]):
-            kept = 1.0 / (1.0 + after / FORGOTTEN_S) if gap <= GAP_S else 0.0
+            kept = 1.0 / (1.0 + after / heard.forgotten[i]) if gap <= GAP_S else 0.0
             off[i] = kept * heard.off[i] + moved[i] - 0.5 * (v[i] + heard.v[i]) * after
             swung[i] = kept * heard.swung[i] + v[i] - heard.v[i]
             stands = frozen(heard, trust, i, moved[i], v[i], after)
@@ -225,6 +238,8 @@ class Drives(NamedTuple):
         applied: Torques that the drives report [N m]; NaN is not judged.
         reference: Reference positions of the joints [rad or m]; NaN if there are none.
         most: Largest allowed distance of an applied torque from the range of recently sent torques [N m].
+        friction: Dry friction of the joints [N m].
+        finest: Smallest step of each encoder; inf before the first step [rad or m].
         low: Lower end of the range of recently sent torques [N m].
         high: Upper end of this range [N m].
         still: Time for which position and velocity of each joint have been bitwise constant [s].
@@ -238,6 +253,8 @@ class Drives(NamedTuple):
     applied: Array
     reference: Array
     most: Array
+    friction: Array
+    finest: Array
     low: Array
     high: Array
     still: Array
@@ -282,18 +299,25 @@ def moves(heard: Heard, drives: Drives, trust: Trust, q: Array, v: Array, after:
 
     A fine encoder never reads the same position and velocity of a moving joint twice. Readings may repeat at a joint
     at rest or with a coarse encoder, but not while torque and reference drive the joint elsewhere: the reference has
-    moved by more than `Trust.way`, and the product of both changes is more than half of ``way * Drives.most``.
+    moved by more than a way of `STEPS` steps of the encoder, at least `FINE` and at most `Trust.way`, and the product
+    of this motion and the change of the torque, beyond dry friction, is more than half of ``way * Drives.most``.
     """
     moving = True
     for j in range(drives.sent.shape[0]):
-        if after >= 0.0 and q[j] == heard.q[j] and v[j] == heard.v[j]:
+        step = abs(q[j] - heard.q[j])
+        if after >= 0.0 and step > 0.0:
+            drives.finest[j] = min(drives.finest[j], step)
+        if after >= 0.0 and step == 0.0 and v[j] == heard.v[j]:
             drives.still[j] += after
         else:
             drives.still[j], drives.sent_before[j] = 0.0, drives.sent[j]
             drives.reference_before[j] = drives.reference[j]
+        way = min(trust.way, max(STEPS * drives.finest[j], FINE))
         ahead = abs(drives.reference[j] - drives.reference_before[j])
-        driven = 2.0 * ahead * abs(drives.sent[j] - drives.sent_before[j]) > trust.way * drives.most[j]
-        moving = moving and not (driven and ahead > trust.way and drives.still[j] > trust.still)
+        # a joint that sticks reverses all of its friction before it moves
+        pull = abs(drives.sent[j] - drives.sent_before[j]) - 2.0 * drives.friction[j]
+        driven = 2.0 * ahead * pull > way * drives.most[j]
+        moving = moving and not (driven and ahead > way and drives.still[j] > trust.still)
     return moving
 
 

@@ -13,6 +13,7 @@ from idcontrol import cli
 from idcontrol.dynamics.system import rotate
 from idcontrol.loop.clock import NS
 from idcontrol.loop.plausible import (
+    DRIFT_S,
     FORGOTTEN_S,
     LAG_S,
     LURCH,
@@ -29,7 +30,7 @@ from idcontrol.loop.plausible import (
     nothing,
     senses,
 )
-from idcontrol.loop.safety import Fault, Policy
+from idcontrol.loop.safety import Fault, Mode, Policy
 from idcontrol.sensing import Sensing
 from tests.loop.storms import Body, Storm, walking
 
@@ -47,7 +48,7 @@ def turning(angle, axis=2):
 
 def first_doubt(states):
     """Return the time at which a state is first doubted [s]; None if none is. States are q, v and an orientation."""
-    heard = nothing(1)
+    heard = nothing(1, 1)
     for k, (q, v, orientation) in enumerate(states):
         if not believable(heard, TRUST, np.zeros(1, dtype=np.bool_), k * H, np.array([q]), np.array(v), orientation):
             return k * H
@@ -79,7 +80,7 @@ def first_frozen(rate, period, moves, last=1.1):
 
     Its readings end after 0.1 s; the last angular velocity is `rate` times `last`.
     """
-    heard, inertial = nothing(1), Inertial(np.zeros(1), np.zeros(1), np.zeros(1))
+    heard, inertial = nothing(1, 1), Inertial(np.zeros(1), np.zeros(1), np.zeros(1))
     for k in range(1000):
         at = min(k // period * period, 100) * H
         spin = rate * (1.0 + at if k < 100 else last)
@@ -152,15 +153,15 @@ def test_a_joint_angle_that_jumps_is_doubted_at_once(offset):
     assert first_doubt(states) == 50 * H
 
 
-@pytest.mark.parametrize("rate", [0.5, -5.0, 0.1])  # of the offset [rad/s]
+@pytest.mark.parametrize("rate", [0.5, -5.0, 0.09, 0.02])  # of the offset [rad/s]
 def test_an_offset_that_drifts_fast_is_doubted(rate):
     states = (
         (0.3 * np.sin(k * H) + rate * max(0.0, k * H - 0.1), [0.3 * np.cos(k * H), *REST], turning(0.0))
         for k in range(2000)
     )
-    # the difference approaches rate * FORGOTTEN_S with this time constant
-    share = (TRUST.jump * (1.0 + H / SETTLE_S) + 0.5 * SWIFTEST * H**2) / (abs(rate) * FORGOTTEN_S)
-    expected = 0.1 - FORGOTTEN_S * np.log1p(-share) if share < 1.0 else None
+    # the difference approaches rate * DRIFT_S with this time constant
+    share = (TRUST.jump * (1.0 + H / SETTLE_S) + 0.5 * SWIFTEST * H**2) / (abs(rate) * DRIFT_S)
+    expected = 0.1 - DRIFT_S * np.log1p(-share) if share < 1.0 else None
     assert first_doubt(states) == (expected and pytest.approx(expected, abs=0.01))
 
 
@@ -182,7 +183,7 @@ def test_a_filtered_velocity_is_believed_after_an_impact(filter_s, speed):
 def test_a_drive_is_expected_to_feed_back_the_state_that_the_machine_sent():
     """Two joints, the second continuous and nearly half a turn from its target; a third is at its limit."""
     rows = np.array([[1.0, 1.0, 1.0], [0.3, 3.0, 9.0], [2.0, 0.0, 0.0], [10.0, 10.0, 10.0], [0.5, 0.0, 0.0]])
-    drives = Drives(rows, np.full(3, 5.0), *np.zeros((9, 3)))
+    drives = Drives(rows, np.full(3, 5.0), *np.zeros((11, 3)))
     circle, q, v = np.array([False, True, False]), np.array([0.1, -3.0, 0.0]), np.array([1.0, 0.0, 0.0])
     expect(drives, circle, q, v)
     np.testing.assert_allclose(drives.sent, [1.0 + 2.0 + 0.5, 1.0 - 10.0 * (2.0 * np.pi - 6.0), 5.0], rtol=1e-14)
@@ -197,17 +198,61 @@ def test_a_robot_with_wrong_encoders_stands_up_and_walks(robot, tmp_path, capsys
     assert json.loads(capsys.readouterr().out)["completed"]
 
 
-@pytest.mark.parametrize(("torque", "doubted"), [(0.0, None), (0.02, 0.037), (0.2, 0.01)])
-def test_a_constant_reading_is_doubted_by_the_change_of_torque_and_reference(torque, doubted):
-    """The reference moves at 0.2 rad/s; torques change by `torque` at once, with a limit of 1 N m."""
-    heard = nothing(1)
-    drives = Drives(np.zeros((5, 1)), *np.zeros((4, 1)), np.full(1, Policy().torque_share), *np.zeros((5, 1)))
+@pytest.mark.parametrize(
+    ("torque", "friction", "step", "doubted"),
+    [
+        (0.0, 0.0, np.inf, None),
+        (0.02, 0.0, np.inf, 0.037),
+        (0.2, 0.0, np.inf, 0.01),
+        (0.02, 0.0, 1e-6, 0.004),  # it has stood still for 20 ms
+        (0.02, 0.0, 5e-5, 0.009),  # 17 bits
+        (0.02, 0.0, 1e-3, 0.037),
+        (0.02, 0.01, 1e-6, None),
+        (0.03, 0.01, 1e-6, 0.004),
+    ],
+)
+def test_a_constant_reading_is_doubted_by_the_change_of_torque_and_reference(torque, friction, step, doubted):
+    """The reference moves at 0.2 rad/s; torques change by `torque` at once, with a limit of 1 N m.
+
+    The encoder has once moved by `step`.
+    """
+    heard, finest = nothing(1, 1), np.full(1, step)
+    drives = Drives(
+        np.zeros((5, 1)), *np.zeros((4, 1)), np.full(1, Policy().torque_share), np.full(1, friction), finest,
+        *np.zeros((5, 1)),
+    )  # fmt: skip
     q, v = np.zeros(1), np.zeros(1)
     for k in range(1000):
         if not moves(heard, drives, TRUST, q, v, H if k else np.nan):
             break
         drives.sent[0], drives.reference[0] = torque, 0.2 * k * H
     assert (None if k == 999 else drives.reference[0]) == (doubted and pytest.approx(doubted, abs=1e-3))
+
+
+def test_the_smallest_step_of_an_encoder_is_learnt():
+    heard = nothing(1, 1)
+    drives = Drives(np.zeros((5, 1)), *np.zeros((6, 1)), np.full(1, np.inf), *np.zeros((5, 1)))
+    for k, q in enumerate((0.5, 0.5, 0.5 - 3e-3, 0.5 - 2e-3, 0.5)):
+        moves(heard, drives, TRUST, np.array([q]), np.ones(1), H if k else np.nan)
+        heard.q[0] = q
+    assert drives.finest[0] == pytest.approx(1e-3)
+
+
+def test_a_knee_whose_readings_stand_still_on_a_standing_leg_brakes_the_machine():
+    rig = walking("go1", "impedance", duration_s=0.8)
+    storm, held, begun = Storm(rig, Body(rig), np.random.default_rng(0)), [], []
+
+    def lie(of):
+        held.append(of["q"][9])
+        of["q"][9], of["v"][8] = held[0], 0.0
+
+    storm.at(0.7, lambda: begun.append(len(rig.rows)))
+    storm.lie(0.7, 9.0, lie)
+    rig.run()
+    assert rig.loop.safety.ended_by == Fault.ENCODER
+    lied = rig.rows[begun[0] :]
+    assert lied[0]["stance"].all()
+    assert sum(int(row["mode"]) == Mode.RUNNING for row in lied) <= 50  # ms
 
 
 def sparse(rig, every):
@@ -245,7 +290,7 @@ def test_an_unused_position_of_the_base_is_not_judged():
 
 
 def test_a_continuous_joint_may_pass_the_seam_of_its_angle():
-    heard, circle = nothing(1), np.ones(1, dtype=np.bool_)
+    heard, circle = nothing(1, 1), np.ones(1, dtype=np.bool_)
     for k in range(3000):
         q = np.array([np.remainder(5.0 * k * H, 2.0 * np.pi) - np.pi])
         assert believable(heard, TRUST, circle, k * H, q, np.array([5.0, *REST]), turning(0.0))
