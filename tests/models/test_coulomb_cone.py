@@ -5,6 +5,7 @@ import pytest
 
 from idcontrol.bench import judge
 from idcontrol.models import coulomb, coulomb_cone, dissipation
+from idcontrol.models.coulomb_cone import refinement
 from idcontrol.models.step import StepProblem
 from idcontrol.types import Status
 from tests.parameters import one_fast
@@ -127,7 +128,7 @@ def test_fingers_press_a_box_by_little_more_than_holding_it_takes(mu):
             held += 1
             # about the smallest impulses within pyramids
             enough = np.abs(dissipation.one_stage(problem).impulses).max()
-            assert np.abs(solution.impulses).max() < coulomb_cone.PRESSED * enough, seed
+            assert np.abs(solution.impulses).max() < refinement.PRESSED * enough, seed
     assert held > 4
 
 
