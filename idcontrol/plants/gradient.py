@@ -74,8 +74,7 @@ def linearized(system: System, spheres: SphereContacts, step: Stepped) -> Linear
     d[:, :w] = surface_slope(contacts.axes, rows.axes, contacts.surface_velocity)
     closing = contacts.gap / h > -PUSH_OUT_SPEED
     d[:n, :w] += np.where(closing, -1.0 / h, 0.0)[:, None] * rows.gap
-    target = contacts.surface_velocity.copy()
-    target[:n] -= np.maximum(contacts.gap / h, -PUSH_OUT_SPEED)
+    target = _target(contacts, h)
     kappa = h * system.bias - system.M @ v
     kappa[m - a :] -= h * step.tau
     terms = Terms(system.M.copy(), contacts.jacobian.copy(), rows.jacobian, np.ones((n, m), dtype=np.bool_), ends)
@@ -115,6 +114,13 @@ def linearized(system: System, spheres: SphereContacts, step: Stepped) -> Linear
         missing={},
         parts=partial(_parts, system, step, ends),
     )
+
+
+def _target(contacts: Contacts, h: float) -> Array:
+    """Return the velocity of the surface, plus the velocity that closes each gap in a step of `h` [s], shape (3 n,)."""
+    target: Array = contacts.surface_velocity.copy()
+    target[: len(contacts)] -= np.maximum(contacts.gap / h, -PUSH_OUT_SPEED)
+    return target
 
 
 def _jump(system: System, closing: Array, v: Array) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -22,12 +22,7 @@ def overlay(named: Sequence[tuple[str, RunOutcome]]) -> Plots | None:
     Args:
         named: Runs with their names in the legend; runs beyond the number of `COLORS` are left out.
     """
-    walks: list[tuple[str, Walk, str]] = []
-    for (name, outcome), color in zip(named, COLORS, strict=False):
-        run = load(outcome.folder)
-        layout = run.layout
-        if layout is not None and len(run.arrays["t"]) > 2:
-            walks.append((name, drawable(run.arrays, layout), color))
+    walks = list(_colored(named))
     if not walks:
         return None
     t = np.unique(np.concatenate([np.round(walk.arrays["t"] / SAME_S) for _, walk, _ in walks])) * SAME_S
@@ -73,6 +68,15 @@ def overlay(named: Sequence[tuple[str, RunOutcome]]) -> Plots | None:
         moments=worst,
         window=(middle - period, middle + period),
     )
+
+
+def _colored(named: Sequence[tuple[str, RunOutcome]]) -> Iterator[tuple[str, Walk, str]]:
+    """Yield name, walk and color of each run that is a walk with three rows or more."""
+    for (name, outcome), color in zip(named, COLORS, strict=False):
+        run = load(outcome.folder)
+        layout = run.layout
+        if layout is not None and len(run.arrays["t"]) > 2:
+            yield name, drawable(run.arrays, layout), color
 
 
 def held(times: Array, values: Array, t: Array) -> Array:
