@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
-from typing import Any, Final, SupportsIndex
+from typing import Any, Final, Literal, SupportsIndex
 
 import numpy as np
 from numba import types
@@ -556,6 +556,8 @@ class Scheme:
         law: The friction law that redistributed impulses obey (`idcontrol.models.distribution`).
         rigid: True if redistributed impulses obey the law to the contact model's tolerance, not to
             `InverseSettings.edge_speed_m_s`.
+        ground: Compliance of the contacts, which derivatives need: none, the ridge of the objective, springs and
+            dampers, or the regularization of SAP.
         printed: The contact model with the objective printed in Zapolsky & Drumwright 2017; None if it does not differ
             from `model`.
     """
@@ -570,6 +572,7 @@ class Scheme:
     calms: bool = True
     law: int = DISSIPATION
     rigid: bool = False
+    ground: Literal["rigid", "ridge", "springs", "convex"] = "rigid"
     printed: ContactModel | None = None
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
@@ -611,6 +614,7 @@ COULOMB_QP_1 = Scheme(
     model=dissipation.one_stage,
     forward=dissipation.one_stage,
     after=unload,
+    ground="ridge",
 )
 NO_SLIP_LCP = Scheme(
     name="noslip",
@@ -654,6 +658,7 @@ SAP = Scheme(
     forward=partial(sap.solve, parameters=STIFF),
     after=unload,
     law=CIRCLE,
+    ground="convex",
 )
 SPRINGS = Scheme(
     name="constraint",
@@ -662,4 +667,5 @@ SPRINGS = Scheme(
     forward=constraint.solve_nearly_rigid,
     after=unload,
     law=COULOMB,
+    ground="springs",
 )

@@ -10,6 +10,7 @@ from idcontrol import controllers, robots
 from idcontrol.bench.problems.machines import inverse_step
 from idcontrol.bench.problems.steps import random_step
 from idcontrol.controllers import schemes
+from idcontrol.controllers.gradient.choice import is_direct
 from idcontrol.controllers.step import NO_SOLUTION, SOLVED, step_from_problem
 from idcontrol.kernels.arena import HEAP
 from idcontrol.kernels.bound import bind
@@ -163,3 +164,10 @@ def test_corners_that_barely_open_have_no_friction_force(name):
         opens = command.predicted.force[:, 2] == 0.0
         assert opens.any()
         assert not command.predicted.force[opens].any()
+
+
+@pytest.mark.parametrize("scheme", [schemes.SAP, schemes.SPRINGS, schemes.COULOMB_QP_1])
+def test_derivatives_know_compliant_contacts_under_any_name(scheme):
+    own = replace(scheme, name="own", after=None)
+    assert not is_direct(own)
+    assert is_direct(replace(own, ground="rigid"))

@@ -62,9 +62,6 @@ THROUGH: Final = {by: [Columns._fields.index(name) for name in names.split()] fo
 TOGETHER: Final = [k for k in range(BLOCKS) if k not in (*THROUGH["mu"], *THROUGH["normal"])]
 """Indices of the errors of equations that must be small. Forces may jump with the friction or the normal of a single
 contact, so their errors are not among them (`Linearization.error`)."""
-SPRINGS: Final = ("constraint", "sap")
-"""Names (`Scheme.name`) of schemes whose compliance depends on inertias. The ridge of `one-stage` does, too, but it
-changes forces by a millionth, and all forces alike."""
 NONE: Final = np.zeros((0, 0))
 NO_ROOM: Final = np.full(4, np.inf)
 """`tasks.Wanted.room` without tasks."""
@@ -124,7 +121,9 @@ def linearized(scheme: Scheme, at: Place, step: Taken) -> Linearization:
         return _unknown(at, step, SINGULAR)
     if not slopes.finite:
         return _unknown(at, step, SINGULAR)
-    sizes = _sizes(at.system, step, missed.size, slopes.kinds.size, stiff=scheme.name not in SPRINGS)
+    # the ridge depends on inertias, too, but it changes forces by a millionth, and all forces alike
+    stiff = scheme.ground in ("rigid", "ridge")
+    sizes = _sizes(at.system, step, missed.size, slopes.kinds.size, stiff=stiff)
     inertia = changes(at.system, step.machine, step.solved, slopes) if "inertia" in sizes else None
     reason, errors, moved = "", slopes.error.tolist(), slopes.moved.tolist()
     if not all(moved[k] <= EXPLAINED for k in TOGETHER):

@@ -67,15 +67,13 @@ class Chosen(NamedTuple):
     rigid: bool
 
 
-COMPLIANT: Final = ("one-stage", "constraint", "sap")
-"""Names (`Scheme.name`) of schemes with compliant contacts."""
 RIGID: Final = Yielding(np.zeros(0), np.zeros((0, 0)))
 """No compliance, for any number of contacts."""
 
 
 def is_direct(scheme: Scheme) -> bool:
     """True if the derivative of a scheme's step follows from the data that a compiled step leaves behind."""
-    return scheme.solve is not None and scheme.after in (None, schemes.share) and scheme.name not in COMPLIANT
+    return scheme.solve is not None and scheme.after in (None, schemes.share) and scheme.ground == "rigid"
 
 
 @njit(cache=True, error_model="numpy")
@@ -100,7 +98,7 @@ def velocity_of(solved: Bound, f: Array, impulse: Array, recovers: bool) -> Arra
 
 def choice_of(scheme: Scheme, solved: Solved) -> Choice:
     """Return how the scheme chose the solution of a step."""
-    slides = CONVEX if scheme.name == "sap" else scheme.law
+    slides = CONVEX if scheme.ground == "convex" else scheme.law
     if scheme.sticks and solved.ending != SLIPS:
         slides = NO_SLIP
     return Choice(
@@ -114,7 +112,7 @@ def choice_of(scheme: Scheme, solved: Solved) -> Choice:
 def choose(scheme: Scheme, solved: Solved, v_plus: Array, yielding: Yielding) -> Chosen:
     """Return how the scheme chose the solution of a step, for any scheme."""
     law, slides, shares, f = choice_of(scheme, solved)
-    rigid, none = scheme.name not in COMPLIANT, np.zeros((f.size, 0))
+    rigid, none = scheme.ground == "rigid", np.zeros((f.size, 0))
     cone, held = allowed(solved.step, v_plus)
     alone = Chosen(law, slides, False, False, cone, held, f, yielding, none, rigid)
     if not shares:
@@ -198,7 +196,7 @@ def support(law: int, mu: Array, active: Integers, f: Array) -> Array:
 
 def yielding_of(scheme: Scheme, visited: Bound, solved: Bound) -> Yielding:
     """Return the compliance of the contacts in a scheme, at a `Site` and an `AssembledStep` that was solved."""
-    if scheme.name not in COMPLIANT:
+    if scheme.ground == "rigid":
         return RIGID
     site, step = unbind(visited), unbind(solved)
     w, h = step.w, step.h
@@ -207,10 +205,10 @@ def yielding_of(scheme: Scheme, visited: Bound, solved: Bound) -> Yielding:
     D, slope = np.zeros(3 * n), np.zeros((3 * n, site.at.total))
     if n == 0:
         return Yielding(D, slope)
-    if scheme.name == "one-stage":
+    if scheme.ground == "ridge":
         D[:] = dissipation.EPSILON * (w.rho**2).sum() / (3 * n)
         slope[:, q] = dissipation.EPSILON * square_slopes(visited, solved).sum(axis=0) / (3 * n)
-    elif scheme.name == "constraint":
+    elif scheme.ground == "springs":
         D[:n] = 1.0 / (h * (h * STIFFNESS + DAMPING))
         diagonal, changes = np.diag(M), np.zeros((m, width))
         for j, unit in enumerate(np.eye(m)):
