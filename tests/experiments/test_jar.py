@@ -8,9 +8,9 @@ import pytest
 
 from idcontrol.experiments import jar
 from idcontrol.experiments.jar import Config, complementarity_error
+from idcontrol.experiments.jar.task import KEYFRAMES, Scene, play
 from idcontrol.models import sap
 from idcontrol.record.recording import load
-from idcontrol.scenes.jar.task import KEYFRAMES, Scene, play
 
 
 def test_a_run_that_ends_early_has_not_done_the_task(tmp_path):

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from idcontrol.experiments.jar.machine import ARM_JOINTS, PALM, arm_with_hand
 from idcontrol.planners.cartesian import InverseKinematics, between, smooth
-from idcontrol.scenes.jar.machine import ARM_JOINTS, PALM, arm_with_hand
 
 
 @given(st.floats(0.0, 1.0))

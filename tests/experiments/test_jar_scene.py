@@ -6,12 +6,12 @@ import pinocchio as pin
 import pytest
 
 from idcontrol.dynamics.system import System
+from idcontrol.experiments.jar import things
+from idcontrol.experiments.jar.machine import ARM_JOINTS, PALM, arm_with_hand
+from idcontrol.experiments.jar.task import BOWL, JAR, KEYFRAMES, LID, Keyframe, Scene, lid_offset, marbles_in_bowl, play
 from idcontrol.models import sap
 from idcontrol.models.sparse import WORLD
 from idcontrol.plants.trees import Drive, Part, Trees
-from idcontrol.scenes.jar import things
-from idcontrol.scenes.jar.machine import ARM_JOINTS, PALM, arm_with_hand
-from idcontrol.scenes.jar.task import BOWL, JAR, KEYFRAMES, LID, Keyframe, Scene, lid_offset, marbles_in_bowl, play
 
 G = 9.81
 MARBLES_KG = things.MARBLES * things.MARBLE_KG

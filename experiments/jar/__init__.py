@@ -5,6 +5,8 @@ parts. The jar has eight walls; its lid has up to four contact points on each of
 the mouth. The arms have no collision shapes, and parts of one machine do not collide. Joint limits of the arms are not
 enforced: joints exceed them by at most 0.05 rad, and torques stay below 75 N m. Keyframes are fixed in advance, except
 four that depend on the object held in a hand.
+
+The arms are `machine`, the objects `things`, `hands` drives the arms, and `task` is the sequence of keyframes.
 """
 
 from __future__ import annotations
@@ -22,13 +24,13 @@ from idcontrol.errors import InputError
 from idcontrol.experiments.case import Case, Progress
 from idcontrol.experiments.clutter import momentum_error
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
+from idcontrol.experiments.jar import task, things
+from idcontrol.experiments.jar.machine import Bone, bones
+from idcontrol.experiments.jar.task import JAR, KEYFRAMES, Scene
 from idcontrol.models import sap
 from idcontrol.models.sap.regularization import BETA, SIGMA, regularize
 from idcontrol.models.sparse import WORLD, SparseProblem, SparseSolution
 from idcontrol.record.scenery import DrawableBody, Scenery
-from idcontrol.scenes.jar import task, things
-from idcontrol.scenes.jar.machine import Bone, bones
-from idcontrol.scenes.jar.task import JAR, KEYFRAMES, Scene
 from idcontrol.types import Array, Status
 
 PAPER_VELOCITIES, PAPER_MOMENTUM_ERROR, PAPER_CONTACTS = 160, 1e-3, 200

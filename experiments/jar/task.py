@@ -14,12 +14,12 @@ from typing import NamedTuple
 import numpy as np
 import pinocchio as pin
 
+from idcontrol.experiments.jar import things
+from idcontrol.experiments.jar.hands import Arm
+from idcontrol.experiments.jar.machine import PALM, arm_with_hand, parts
 from idcontrol.models import sap
 from idcontrol.models.sparse import WORLD
 from idcontrol.plants.trees import Trees
-from idcontrol.scenes.jar import things
-from idcontrol.scenes.jar.hands import Arm
-from idcontrol.scenes.jar.machine import PALM, arm_with_hand, parts
 from idcontrol.types import Array
 
 RIGHT, LEFT = 0, 1

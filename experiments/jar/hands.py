@@ -14,9 +14,9 @@ import numpy as np
 import pinocchio as pin
 
 from idcontrol.dynamics.system import System
+from idcontrol.experiments.jar.machine import ARM_JOINTS, FINGER_JOINTS, PALM
 from idcontrol.planners.cartesian import InverseKinematics, between, smooth
 from idcontrol.plants.trees import Drive
-from idcontrol.scenes.jar.machine import ARM_JOINTS, FINGER_JOINTS, PALM
 from idcontrol.types import Array
 
 ARM_STIFFNESS_NM = np.array([3000.0, 3000.0, 2000.0, 2000.0, 1500.0, 1500.0, 1000.0])
