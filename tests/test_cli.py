@@ -166,6 +166,7 @@ def test_json_prints_one_object_and_nothing_else(command, spelling):
     assert got["duration_s"] == 0.1
     assert got["fell_at_s"] is None
     assert got["out"] == "runs/fall-muinf-seed3"
+    assert got["verdict"] == "completed"
 
 
 def test_options_and_settings_reach_the_configuration(command):

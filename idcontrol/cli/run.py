@@ -113,7 +113,8 @@ def show_metrics(metrics: Mapping[str, Any], *more: Grid | str) -> None:
 
     paper, checks, units, verdicts = (metrics.get(name) or {} for name in ("paper", "checks", "units", "verdicts"))
     grid = Grid("", "value", "unit", "limit", "paper", "verdict", words=("", "unit", "verdict"))
-    known = {"experiment", "out", "began", "steps", "missed", *HEADLINE, *(q.key.partition(".")[0] for q in QUANTITIES)}
+    known = {"experiment", "out", "began", "verdict", "steps", "missed", *HEADLINE}
+    known |= {q.key.partition(".")[0] for q in QUANTITIES}
     out = metrics["out"]
     goals = (read_json(Path(out), "run.json").get("meta") or {}).get("goals") or {}
     rows = [row for rows in report.table(metrics, goals).values() for row in rows]

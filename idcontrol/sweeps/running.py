@@ -21,6 +21,7 @@ from idcontrol.kernels.compiling import announced
 from idcontrol.record.files import read_json, within
 from idcontrol.record.recording import Run, claim, fresh_folder, load, read_metrics
 from idcontrol.sweeps.progress import progress_bar
+from idcontrol.sweeps.record import why_not
 
 HEADLINE = (
     "controller", "plant", "robot", "terrain", "mu", "mu_plant", "mu_controller", "seed", "duration_s", "rate_hz",
@@ -175,7 +176,8 @@ def conduct(
         progress: Called with the completed share, 0 to 1.
 
     Returns:
-        The metrics, the settings in `HEADLINE`, the experiment's name, the start time and the folder.
+        The metrics, the settings in `HEADLINE`, the experiment's name, a verdict in words, the start time and the
+        folder.
     """
     try:
         # NumPy need not warn: our code detects numbers that are not finite and reports them as a status
@@ -188,4 +190,5 @@ def conduct(
         raise
     used = {name: getattr(config, name) for name in HEADLINE if hasattr(config, name)}
     began = read_json(out, "run.json").get("began")
-    return {"experiment": experiment.name, **used, **metrics, "began": began, "out": str(out)}
+    verdict = why_not(metrics) or state(metrics)
+    return {"experiment": experiment.name, **used, **metrics, "verdict": verdict, "began": began, "out": str(out)}
