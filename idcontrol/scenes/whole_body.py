@@ -19,6 +19,7 @@ from idcontrol import controllers, plants, robots
 from idcontrol.config.configuration import Duration, NotNegative, Positive, Rate, Seed
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.errors import InputError
+from idcontrol.loop.machine import specific_force
 from idcontrol.loop.simulated import Sensor, Tick, ticks
 from idcontrol.planners import route
 from idcontrol.planners.dcm import Steps
@@ -31,7 +32,7 @@ from idcontrol.scenes.motions import Arms, Oscillation, Reach, Stand, Walk
 from idcontrol.scenes.press import Press, Wall
 from idcontrol.scenes.settings import AssumedFriction, control_periods
 from idcontrol.sensing import Sensing, sense
-from idcontrol.types import Array, Sensed
+from idcontrol.types import Array, Sensed, State
 
 STANDS_S: Final = 6.0
 """Length of a run without steps [s]."""
@@ -117,7 +118,7 @@ class WholeBodyConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         push: A push.
         punches: Pushes along the route.
         unknown: Effects unknown to the controller.
-        sensing: Delay, bias and noise of the state that planner and controller get; the base cannot be estimated.
+        sensing: Delay, bias, noise and estimated base of the state that planner and controller get.
         friction: Friction assumed by the controller.
         ground: Settings of plants with soft or viscous ground.
         inverse: Settings of inverse-dynamics controllers.
@@ -285,14 +286,21 @@ class WholeBodyScene:
 
     def _sensor(self) -> Sensor | None:
         """Return the conversion from the true state to the sensed state; None if they are equal."""
-        sensing, still = self.config.sensing, np.zeros(3)
-        if (sensing.base, sensing.forces, sensing.contacts) != ("plant", "plant", "planned"):
-            raise InputError("whole-body tasks take sensing.delay_ticks, sensing.bias and sensing.noise alone")
+        sensing, h, floats = self.config.sensing, 1.0 / self.config.rate_hz, self.body.floats
+        if (sensing.forces, sensing.contacts) != ("plant", "planned") or (sensing.base != "plant" and not floats):
+            raise InputError("whole-body tasks take sensing.delay_ticks, bias and noise, and base on a floating base")
         through = sense(sensing, lambda: self.robot.contacts(self.config.mu), self.body.home)
         if through is None:
             return None
-        tau = np.zeros(self.body.system.n_actuated)
-        return lambda state: through(Sensed(state=state, tau=tau, accelerometer=still))
+        tau, before = np.zeros(self.body.system.n_actuated), self.body.home
+
+        def seen(state: State) -> State:
+            nonlocal before
+            force = specific_force(before, state, h, floats)
+            before = state
+            return through(Sensed(state=state, tau=tau, accelerometer=force))
+
+        return seen
 
     @property
     def true(self) -> robots.Robot:

@@ -36,7 +36,7 @@ class Sensing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             of these three.
         base: State of the base: from the plant, or estimated from the legs and the IMU. The estimate uses no other
             sensor of the base.
-        forces: Forces on the feet: from the plant, or estimated from the legs' torques.
+        forces: Forces on the feet: from the plant, or estimated from the legs' torques (only point feet).
         delay_ticks: Age of all sensor values, in ticks of the loop.
         bias: Constant errors of the sensors.
         noise: Noise on all sensor values except the torques.

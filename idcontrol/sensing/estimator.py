@@ -31,7 +31,7 @@ from idcontrol.contact.terrain import sphere_gap
 from idcontrol.kernels.bound import Bound, bind, entry
 from idcontrol.kernels.jit import njit
 from idcontrol.sensing.contacts import Touch
-from idcontrol.sensing.legs import GRAVITY, Legs, orientation
+from idcontrol.sensing.legs import GRAVITY, Legs, orientation, require_points
 from idcontrol.types import Array, Booleans, Sensed, State
 
 ACCELERATION_STD = 0.5
@@ -108,7 +108,8 @@ class Readings(NamedTuple):
 class BaseEstimator:
     """A stage of sensing: the filter replaces the state of the base by its estimate.
 
-    The filter uses joints, IMU and forces of the feet. Of the sensed state of the base it uses only the angular
+    The filter uses joints, IMU and forces of the feet. Its feet are the spheres: the corners of a sole stand while the
+    sole is loaded. Of the sensed state of the base it uses only the angular
     velocity, which is the reading of the gyroscope.
 
     Attributes:
@@ -124,12 +125,14 @@ class BaseEstimator:
             by_torque: True if the forces of the feet come from the torques of the legs, not from sensors.
 
         Raises:
-            InputError: A foot is a sole.
+            InputError: A foot is a sole, and `by_torque` is True.
         """
-        self._by_torque, self._t = by_torque, start.t
+        if by_torque:
+            require_points(feet)
+        self._by_torque, self._t, self._patch = by_torque, start.t, feet.patch
         self._legs = Legs(feet)
         n, R = feet.radius.size, orientation(start.q)
-        self._touch = Touch(n)
+        self._touch = Touch(feet.n_feet)
         self._legs.update(Sensed(start, np.zeros(self._legs.system.n_actuated), np.zeros(3)), R)
         place = self._legs.feet.place
         deviations = np.repeat((*START_STD, 0.0), [3, 3, 3, 3, 3, 3 * n])
@@ -164,7 +167,7 @@ class BaseEstimator:
         self._legs.update(sensed, x.C)
         forces = self._legs.forces(x.C) if self._by_torque else state.forces
         state = structs.replace(state, q=state.q.copy(), v=state.v.copy(), forces=forces)
-        z.f[:], z.w[:], z.standing[:] = sensed.accelerometer, state.v[3:6], self._touch.feel(state)
+        z.f[:], z.w[:], z.standing[:] = sensed.accelerometer, state.v[3:6], self._touch.feel(state)[self._patch]
         self._step(self._bound, h, state.q, state.v)
         return structs.replace(sensed, state=state)
 

@@ -89,13 +89,7 @@ class Legs:
     """
 
     def __init__(self, spheres: SphereContacts) -> None:
-        """Set the feet; nothing else may use the `System` of `spheres`.
-
-        Raises:
-            InputError: A foot is a sole.
-        """
-        if spheres.sole_patch is not None:
-            raise InputError("sensing: base and forces can only be estimated for point feet; leave both at plant")
+        """Set the feet, or the corners of soles; nothing else may use the `System` of `spheres`."""
         self.system = system = spheres.system
         joint, offset = spheres.mounting()
         k, m = len(joint), system.n_velocities
@@ -145,6 +139,12 @@ class Legs:
         return ContactForces(identity=identity, force=force[identity], normal=normal)
 
 
+def require_points(feet: SphereContacts) -> None:
+    """Raise `InputError` if a foot is a sole: a leg's torques do not tell how its corners share the force."""
+    if feet.sole_patch is not None:
+        raise InputError("sensing.forces: forces can only be estimated for point feet; leave it at plant")
+
+
 class LegForces:
     """A stage of sensing that replaces the forces of the feet by estimates from the torques of the legs."""
 
@@ -154,6 +154,7 @@ class LegForces:
         Raises:
             InputError: A foot is a sole.
         """
+        require_points(feet)
         self._legs = Legs(feet)
 
     def __call__(self, sensed: Sensed) -> Sensed:

@@ -166,7 +166,7 @@ def test_run_says_that_friction_slows_the_steps(tmp_path, mu, slower):
             InputError,
             "never all feet in one group",
         ),
-        ({"sensing": Sensing(base="estimated")}, InputError, "sensing.noise alone"),
+        ({"sensing": Sensing(forces="estimated")}, InputError, "on a floating base"),
         ({"plant": "glue"}, UnknownName, "glue"),
         ({"reach": Reach(frame="paw")}, UnknownName, r"no frame for the hand \(setting reach.frame\) 'paw'"),
         ({"reach": Reach(frame="base_link", through_m=())}, InputError, "has no point"),
@@ -408,6 +408,18 @@ def test_planner_and_controller_get_sensed_states():
     assert pin.log3(pin.Quaternion(tick.sensed.q[3:7]).matrix()) @ [0.0, 0.0, 1.0] == pytest.approx(0.0, abs=1e-9)
     assert np.linalg.norm(pin.log3(pin.Quaternion(tick.sensed.q[3:7]).matrix())) == pytest.approx(0.01)
     assert 0.0 < np.abs(tick.sensed.v[6:] - tick.state.v[6:]).max() < 1e-2
+
+
+@pytest.mark.parametrize(
+    "walk", [Steps(), pytest.param(msgspec.structs.replace(ON_SPOT, count=2), marks=pytest.mark.slow)]
+)
+def test_the_base_of_a_humanoid_is_estimated_from_the_corners_of_its_soles(walk):
+    sensing = Sensing(base="estimated", bias=BiasLevel(gyro_rad_s=0.01, accelerometer_m_s2=0.1))
+    config = msgspec.structs.replace(WALK, walk=walk, lower_m=0.0, sensing=sensing, begin_s=0.3)
+    ticks = list(WholeBodyScene(msgspec.structs.replace(config, duration_s=1.8 if walk.count else 0.2)).ticks())
+    errors = np.array([tick.sensed.q[:7] - tick.state.q[:7] for tick in ticks])
+    assert 0.0 < np.abs(errors).max() < 5e-3
+    assert all(tick.command.demand != "infeasible" for tick in ticks)
 
 
 def test_wrong_masses_scale_all_dynamics_of_the_plant():

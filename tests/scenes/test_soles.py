@@ -100,8 +100,9 @@ def test_a_robot_without_a_gait_can_only_stand():
 
 
 def test_settings_that_need_point_feet_are_refused_on_soles():
-    with pytest.raises(InputError, match="only be estimated for point feet"):
-        scene(**{"sensing.base": "estimated"}).simulated()
+    for base in ("plant", "estimated"):
+        with pytest.raises(InputError, match="only be estimated for point feet"):
+            scene(**{"sensing.base": base, "sensing.forces": "estimated"}).simulated()
     with pytest.raises(InputError, match="corners of soles"):
         controllers.make("id-sensed-1", scene().robot, mu=0.6)
 
