@@ -23,10 +23,12 @@ def findings(way: Way, arrays: Mapping[str, Array]) -> list[Finding]:
     off = np.linalg.norm(arrays["com"][:, :2] - due, axis=1)
     walked, on_time = (t >= way.times[0]) & (t <= way.times[-1]), way.times[1:][way.times[1:] <= t[-1]]
     reached = int(np.count_nonzero(off[np.searchsorted(t, on_time)] < REACHED_M))
+    count = len(way.times) - 1
     mean = float(off[walked].mean()) if walked.any() else None
     return [
         Finding("walked_s", max(0.0, float(min(t[-1], way.times[-1]) - way.times[0]))),
-        Finding("waypoints_reached", reached, holds=reached == len(way.times) - 1, note=f"of {len(way.times) - 1}"),
+        Finding("waypoints_reached", reached, holds=reached == count, note=f"of {count}"),
+        Finding("finished_share", reached / count),
         Finding(
             "route_err_mean_m", mean, holds=mean is not None and mean < FOLLOWS_M, note=f"limit {1e3 * FOLLOWS_M:g} mm"
         ),

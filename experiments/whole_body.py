@@ -117,7 +117,7 @@ UNITS: Final = {
     **dict.fromkeys(("tau", "moment", "moment_pred"), "N m"),
     **dict.fromkeys(("force", "force_pred"), "N"),
     "press_n": "N",
-    **{"t": "s", "trunk_err": "rad", "slip": "m/s", "slide": "m/s", "step_us": "us"},
+    **{"t": "s", "trunk_err": "rad", "slip": "m/s", "slide": "m/s", "step_us": "us", "tick_us": "us"},
 }
 """Units of the channels that have one."""
 
@@ -169,6 +169,7 @@ class Row:
             "rate_off": "rate" in command.dropped,
             "solved_by": metrics.solver_number(command.solved_by),
             "step_us": 1e6 * tick.controller_s,
+            "tick_us": 1e6 * (tick.planner_s + tick.controller_s),
         }
 
     def _hand_error(self, error: Mapping[CoM | Frame, Array]) -> Array:
@@ -234,7 +235,7 @@ def run(config: WholeBodyConfig, progress: Progress) -> Results:
             **scene.friction,
             **metrics.torques(arrays["tau"], 1.0 / config.rate_hz),
             "solver": metrics.statuses(arrays["status"], arrays["solved_by"]),
-            "step_us": metrics.percentiles(arrays["step_us"]),
+            **{key: metrics.percentiles(arrays[key]) for key in ("step_us", "tick_us")},
         },
         scene=scene.scenery(),
     )

@@ -26,6 +26,7 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
         command: Command of the controller.
         forces: Contact forces of the plant, averaged over the period.
         after: True state at the end of the period.
+        planner_s: Wall time of sensing and planner [s].
         controller_s: Wall time of the controller [s].
     """
 
@@ -35,6 +36,7 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
     command: Command
     forces: ContactForces
     after: State
+    planner_s: float
     controller_s: float
 
 
@@ -76,12 +78,13 @@ def ticks(
     if ahead is not None:
         ahead.reset()
     for step in range(steps):
+        began = stopwatch.wall_s()
         sensed = state if sense is None else sense(state)
         expected = sensed if ahead is None else ahead(sensed)
         reference, sealed = planner(expected), expected.sealed()
-        began = stopwatch.wall_s()
+        planned = stopwatch.wall_s()
         command = controller(sealed, reference)
-        spent = stopwatch.wall_s() - began
+        ended = stopwatch.wall_s()
         contacts = len(reference.stance) if patch is None else len(patch)
         check_command(command, controller, state, len(reference.q), contacts)
         check_finite(command, controller, state)
@@ -98,6 +101,7 @@ def ticks(
             command=command,
             forces=forces,
             after=after,
-            controller_s=spent,
+            planner_s=planned - began,
+            controller_s=ended - planned,
         )
         state = after

@@ -398,6 +398,8 @@ def test_humanoid_with_random_arms_reaches_its_waypoints_although_it_is_punched(
     metrics = run(tmp_path / "run", TELEOP, **changes)
     assert metrics["completed"]
     assert metrics["waypoints_reached"] == 3
+    assert metrics["finished_share"] == 1.0
+    assert metrics["tick_us"]["p50"] > metrics["step_us"]["p50"] > 0.0
     assert metrics["route_err_mean_m"] < 0.05
 
 
