@@ -17,7 +17,7 @@ from idcontrol.experiments.tables.results import CHATTER, PAPER, PREDICTING, SEN
 from idcontrol.experiments.verdicts import Judged, compared, verdict
 from idcontrol.record.drawing import STYLE, Picture, panels, picture
 from idcontrol.record.recording import load
-from idcontrol.sweeps.figures import COLORS
+from idcontrol.show.comparison.figures import COLORS
 from idcontrol.sweeps.plan import product
 from idcontrol.sweeps.record import RunOutcome
 from idcontrol.sweeps.study import Study, Table

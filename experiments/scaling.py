@@ -24,7 +24,7 @@ from idcontrol.kernels.arena import HEAP
 from idcontrol.models.coulomb import MOST_CONTACTS
 from idcontrol.models.dissipation import edge_lcp_kernel
 from idcontrol.models.whitened import recover_kernel, whiten_kernel
-from idcontrol.sweeps.figures import COLORS
+from idcontrol.show.comparison.figures import COLORS
 from idcontrol.types import Array
 
 PERIODS = 320

@@ -15,7 +15,8 @@ from idcontrol.sweeps.study import load_study
 def command(folder: Path) -> None:
     """Write an HTML page of plots and tables of the run or the comparison in DIR and print its path."""
     if (folder / "comparison.json").is_file():
-        from idcontrol.sweeps import page, record
+        from idcontrol.show import comparison as page
+        from idcontrol.sweeps import record
 
         comparison = record.load(folder)
         study = None if comparison.study is None else load_study(comparison.study)

@@ -1,1 +1,1 @@
-"""Views of a recorded run: the report page (`report`) and the replay in 3-D (`view`)."""
+"""Views of records: the pages of a run (`report`) and of a comparison, and the replay in 3-D (`view`)."""

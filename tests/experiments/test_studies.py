@@ -8,7 +8,7 @@ from idcontrol.controllers import available as controllers
 from idcontrol.experiments import rough, studies, trot
 from idcontrol.experiments.verdicts import AGREES, UNEXPLAINED
 from idcontrol.plants import available as plants
-from idcontrol.sweeps import figures
+from idcontrol.show.comparison import figures
 from tests.experiments.outcomes import outcome, walked
 from tests.parameters import one_fast
 

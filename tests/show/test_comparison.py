@@ -12,8 +12,9 @@ from idcontrol.errors import InputError, install_command
 from idcontrol.experiments.trot import experiment
 from idcontrol.record.metrics import locomotion
 from idcontrol.record.recording import load, write_json
-from idcontrol.sweeps import page, record
-from idcontrol.sweeps.overlay import overlay
+from idcontrol.show import comparison as page
+from idcontrol.show.comparison.overlay import overlay
+from idcontrol.sweeps import record
 from idcontrol.sweeps.plan import plan, product
 from idcontrol.sweeps.study import Study, Table
 from tests import walks

@@ -10,10 +10,10 @@ from typing import Any
 from idcontrol.record.drawing import Picture, recorded
 from idcontrol.record.quantities import QUANTITIES
 from idcontrol.record.recording import load as load_run
+from idcontrol.show.comparison import figures
+from idcontrol.show.comparison.overlay import overlay
 from idcontrol.show.report import as_texts, number, render, write_page
 from idcontrol.show.report import report as report_run
-from idcontrol.sweeps import figures
-from idcontrol.sweeps.overlay import overlay
 from idcontrol.sweeps.record import NOT_RUN, Comparison, RunOutcome, coinciding, varied_keys
 from idcontrol.sweeps.study import Study, Table
 
