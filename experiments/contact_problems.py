@@ -293,7 +293,7 @@ def count_decision(problem: StepProblem, tally: Tally) -> None:
     largest = max(members.size for members in islands(V))
     nodes = int(MODE_NODES * min(1.0, MODE_CONTACTS / largest) ** 3)
     y, settled, _ = find_solution(V, reduction.c, problem.contacts.mu, max_nodes=nodes)
-    if y is not None and judge.missed("coulomb", problem, y.reshape(3, -1).T) <= TOLERANCE:
+    if y is not None and judge.missed("coulomb-lcp", problem, y.reshape(3, -1).T) <= TOLERANCE:
         tally.missed += 1
     elif settled and y is None:
         tally.no_solution_proved += 1
@@ -370,11 +370,11 @@ def _by_rows(solve: Callable[[Array, Array], RowLcpResult]) -> Callable[[Array, 
 
 
 MODELS: Final = {
-    "coulomb": JudgedModel(solve=coulomb.solve, law="coulomb", velocities=normal_rows, lcp=True, convex=False),
+    "coulomb": JudgedModel(solve=coulomb.solve, law="coulomb-lcp", velocities=normal_rows, lcp=True, convex=False),
     "dissipation": JudgedModel(solve=dissipation.solve, law="dissipation", velocities=edge_rows),
     "viscous": JudgedModel(solve=viscous.solve, law="viscous", velocities=normal_rows),
-    "no slip": JudgedModel(solve=no_slip.solve, law="no_slip", velocities=None),
-    "no slip, dual": JudgedModel(solve=dissipation.no_slip_qp, law="no_slip", velocities=None),
+    "noslip": JudgedModel(solve=no_slip.solve, law="noslip", velocities=None),
+    "noslip, dual": JudgedModel(solve=dissipation.no_slip_qp, law="noslip", velocities=None),
 }
 """Models by name. The no-slip models judge the rank of rows by a physical tolerance, and so may report a solvable step
 as unsolved."""

@@ -53,7 +53,7 @@ DEAR = re.compile(
     "|test_sphere_stack|stack_of_ours"
 )
 """Tests of kernels that few tests need and that take 3 to 30 s to compile: circular cone, boxes, many contacts."""
-CONE = re.compile(r"/(judge|models)/.*\[.*coulomb_cone")
+CONE = re.compile(r"/(judge|models)/.*\[.*coulomb[-_]cone")
 """Tests of the model with circular cones, which Python runs faster than its kernels are compiled."""
 
 

@@ -111,7 +111,7 @@ def test_a_trot_has_enough_steps_without_a_contact_switch(steps):
 
 def test_predicted_impulses_and_velocity_solve_the_plants_problem(steps):
     """To 1e-9 at every step; in the paper predicted forces differ from the plant's by 1.2 to 1.9 %."""
-    missed = [judge.missed("coulomb", s.problem, s.predicted) for s in steps if not s.switched]
+    missed = [judge.missed("coulomb-lcp", s.problem, s.predicted) for s in steps if not s.switched]
     assert max(missed) < 1e-9
 
 
@@ -124,16 +124,16 @@ def test_if_motion_differs_from_the_prediction_the_problem_has_two_solutions(ste
             continue
         # the solver guarantees 1e-8 of the velocity without impulses plus its change (math.md, section 13.3); both are
         # equal if a foot is brought to rest, and the judge divides by the first alone: hence twice 1e-8
-        assert judge.missed("coulomb", s.problem, s.actual) < 2e-8
+        assert judge.missed("coulomb-lcp", s.problem, s.actual) < 2e-8
         # 1e-8 of the 0.34 m/s with which contacts would move without impulses, over legs of 15 cm
         if np.abs(s.v_predicted - s.v_actual).max() > 1e-7:
             differ += 1
-            assert judge.missed("coulomb", s.problem, s.predicted) < 1e-9
+            assert judge.missed("coulomb-lcp", s.problem, s.predicted) < 1e-9
     assert differ <= 0.01 * len(steps)
 
 
 def test_other_impulses_would_be_noticed(steps):
     s = next(s for s in steps if not s.switched)
-    assert judge.missed("coulomb", s.problem, 1.001 * s.predicted) > 1e-6
-    assert judge.missed("coulomb", replace(s.problem, kappa=1.001 * s.problem.kappa), s.predicted) > 1e-6
+    assert judge.missed("coulomb-lcp", s.problem, 1.001 * s.predicted) > 1e-6
+    assert judge.missed("coulomb-lcp", replace(s.problem, kappa=1.001 * s.problem.kappa), s.predicted) > 1e-6
     assert coulomb.solve(s.problem).status is Status.SOLVED

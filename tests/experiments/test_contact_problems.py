@@ -31,7 +31,7 @@ def test_a_wrong_answer_called_solved_is_counted_as_wrong():
 
     rng = np.random.default_rng(4)
     tally = Tally()
-    model = JudgedModel(solve=liar, law="coulomb", velocities=None)
+    model = JudgedModel(solve=liar, law="coulomb-lcp", velocities=None)
     for _ in range(5):
         judge_model(model, random_step(rng, feet=False, inverse=False, contacts=4), tally)
     assert tally.wrong >= 3
@@ -43,7 +43,7 @@ def test_a_wrong_answer_called_solved_is_counted_as_wrong():
 @pytest.mark.parametrize(
     ("solve", "law", "number"),
     [
-        (dissipation.no_slip_qp, "no_slip", 46745),
+        (dissipation.no_slip_qp, "noslip", 46745),
         (dissipation.solve, "dissipation", 95253),
     ],
 )
@@ -112,7 +112,7 @@ def test_problems_with_wrong_answers_are_reported_by_number(tmp_path, monkeypatc
         solution = coulomb.solve(problem, warm)
         return structs.replace(solution, impulses=solution.impulses + (len(problem.contacts) == 2))
 
-    model = JudgedModel(solve=liar, law="coulomb", velocities=None)
+    model = JudgedModel(solve=liar, law="coulomb-lcp", velocities=None)
     monkeypatch.setattr(contact_problems, "MODELS", {"liar": model})
     config = Config(problems=40, most_contacts=4)
     rows = experiment.run(config, tmp_path, lambda share: None)["rows"]

@@ -24,7 +24,7 @@ def test_the_start_solves_the_contact_problem_and_torques_are_consistent(machine
     for _ in range(3):
         nearest, y, problem = nearest_problem(rng, *machine, contacts, still=still)
         assert len(problem.contacts) == contacts
-        assert judge.missed("coulomb", problem, y.reshape(3, -1).T) < 1e-8
+        assert judge.missed("coulomb-lcp", problem, y.reshape(3, -1).T) < 1e-8
         _, torque = recover(whiten(problem), y)
         np.testing.assert_allclose(nearest.T @ y + nearest.t0, torque, atol=1e-12)
         # with the demand to keep the feet in place, the joints allow a base velocity at which all feet rest

@@ -37,7 +37,7 @@ def unbalanced(problem):
 def violation(problem, solution):
     """Return the relative errors of momentum balance and of the law (math.md, section 13.3)."""
     momentum = np.abs(judge.unbalanced(problem, solution)).max() / np.abs(problem.kappa).max()
-    return max(momentum, judge.missed("coulomb", problem, solution.impulses))
+    return max(momentum, judge.missed("coulomb-lcp", problem, solution.impulses))
 
 
 SIGNS = ((1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0))
@@ -198,14 +198,15 @@ def test_a_second_path_solves_after_the_first_ends_on_a_ray(problem):
     assert status == SolverStatus.RAY
     solution = solved(coulomb.solve(problem))
     assert solution.note in (("",) if n > coulomb.MANY_CONTACTS * w.rho.shape[1] else ("restarted", "searched"))
-    assert judge.missed("coulomb", problem, solution.impulses) <= 1e-10  # inertias of these boxes differ by up to 1e6
+    # inertias of these boxes differ by up to 1e6
+    assert judge.missed("coulomb-lcp", problem, solution.impulses) <= 1e-10
 
 
 def test_solved_means_that_unbalanced_velocities_obey_the_law():
     """38 contacts of boxes whose mobilities differ 750-fold."""
     problem = numbered_step(82881)
     solution = solved(coulomb.solve(problem))
-    assert judge.missed("coulomb", problem, solution.impulses) <= TOLERANCE
+    assert judge.missed("coulomb-lcp", problem, solution.impulses) <= TOLERANCE
 
 
 @pytest.mark.parametrize("seed", [1874, 1938, 2671])

@@ -112,7 +112,7 @@ def test_fingers_that_do_not_fit_a_box_exactly_hold_it(miss, mu):
         problem = pinched(seed, miss, mu)
         solution = coulomb_cone.solve(problem)
         assert solution.status is Status.SOLVED, seed
-        assert judge.missed("coulomb_cone", problem, solution.impulses) < 2e-8, seed
+        assert judge.missed("coulomb-cone", problem, solution.impulses) < 2e-8, seed
 
 
 @pytest.mark.parametrize("mu", one_fast((0.5, 1.0), 1.0))
@@ -123,7 +123,7 @@ def test_fingers_press_a_box_by_little_more_than_holding_it_takes(mu):
         problem, hand = carried(seed, mu)
         solution = coulomb_cone.solve(problem)
         assert solution.status is Status.SOLVED, seed
-        assert judge.missed("coulomb_cone", problem, solution.impulses) < 2e-8, seed
+        assert judge.missed("coulomb-cone", problem, solution.impulses) < 2e-8, seed
         if np.allclose(solution.v_plus, hand, rtol=0.0, atol=1e-9):
             held += 1
             # about the smallest impulses within pyramids
@@ -137,7 +137,7 @@ def test_a_box_on_which_fingers_creep_is_held_from_more_friction():
     problem = pinched(31, 1e-5, 1.2)
     solution = coulomb_cone.solve(problem)
     assert solution.status is Status.SOLVED
-    assert judge.missed("coulomb_cone", problem, solution.impulses) < 2e-8
+    assert judge.missed("coulomb-cone", problem, solution.impulses) < 2e-8
 
 
 def test_the_last_steps_modes_solve_the_next_step_at_once():

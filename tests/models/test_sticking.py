@@ -98,9 +98,9 @@ def test_feet_that_land_together_never_press_without_friction(quadruped, solve):
 
 
 RIGID = (no_slip.solve, dissipation.solve, coulomb.solve, coulomb_cone.solve)
-every_rigid_model = pytest.mark.parametrize("solve", RIGID, ids=["no_slip", "dissipation", "coulomb", "coulomb_cone"])
+every_rigid_model = pytest.mark.parametrize("solve", RIGID, ids=["noslip", "dissipation", "coulomb", "coulomb-cone"])
 every_model = pytest.mark.parametrize(
-    "solve", [*RIGID, constraint.solve], ids=["no_slip", "dissipation", "coulomb", "coulomb_cone", "constraint"]
+    "solve", [*RIGID, constraint.solve], ids=["noslip", "dissipation", "coulomb", "coulomb-cone", "constraint"]
 )
 STICKS_OPEN = (coulomb.solve, coulomb_cone.solve, constraint.solve)
 """Models in which an initially open contact sticks if it then presses."""
@@ -292,8 +292,8 @@ def twins(seed):
 
 @pytest.mark.parametrize(
     ("solve", "law"),
-    [(coulomb.solve, "coulomb"), (coulomb_cone.solve, "coulomb_cone")],
-    ids=["diamond", "coulomb_cone"],
+    [(coulomb.solve, "coulomb-lcp"), (coulomb_cone.solve, "coulomb-cone")],
+    ids=["diamond", "coulomb-cone"],
 )
 def test_friction_next_to_a_sticking_contact_must_oppose_its_slip(solve, law):
     """The other contact's tangents nearly depend on held ones: its slip of nanometres per second looks like rest."""

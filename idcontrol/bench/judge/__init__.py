@@ -113,7 +113,7 @@ def _in_own_units(law: Law, problem: StepProblem, solution: StepSolution) -> Tou
     before = np.zeros_like(v)
     before[free], before[fixed] = at_rest, b
     offset, compliance = _offset(problem), np.zeros(3 * n)
-    if law == "nearly_rigid":
+    if law == "constraint":
         B = np.where(contacts.gap > 0.0, 0.0, DAMPING)
         offset[:n] = contacts.gap * STIFFNESS / (h * STIFFNESS + B) - contacts.surface_velocity[:n]
         compliance[:n] = 1.0 / (h * (h * STIFFNESS + B))

@@ -17,7 +17,7 @@ import numpy as np
 from idcontrol.models.no_slip import SLIP_SPEED
 from idcontrol.types import Array, Booleans
 
-Law: TypeAlias = Literal["coulomb", "coulomb_cone", "dissipation", "viscous", "no_slip", "nearly_rigid", "sap"]
+Law: TypeAlias = Literal["coulomb-lcp", "coulomb-cone", "dissipation", "viscous", "noslip", "constraint", "sap"]
 
 
 class Touching(NamedTuple):
@@ -178,11 +178,11 @@ def _no_slip(c: Touching) -> Array:
 
 
 _LAWS: Final[Mapping[Law, Callable[[Touching], Array]]] = {
-    "coulomb": _frictional(onto_diamonds),
-    "coulomb_cone": _frictional(onto_discs),
+    "coulomb-lcp": _frictional(onto_diamonds),
+    "coulomb-cone": _frictional(onto_discs),
     "dissipation": _dissipation,
     "viscous": _viscous,
-    "no_slip": _no_slip,
-    "nearly_rigid": _frictional(onto_diamonds),
+    "noslip": _no_slip,
+    "constraint": _frictional(onto_diamonds),
 }
 """Functions that compute the violation of each law. Velocities of nearly rigid contacts include compliance."""

@@ -10,12 +10,12 @@ from idcontrol.models import constraint, coulomb, coulomb_cone, dissipation, no_
 from idcontrol.models.step import ContactModel
 
 MODELS: Final[Mapping[Law, ContactModel]] = {
-    "coulomb": coulomb.solve,
-    "coulomb_cone": coulomb_cone.solve,
+    "coulomb-lcp": coulomb.solve,
+    "coulomb-cone": coulomb_cone.solve,
     "dissipation": dissipation.solve,
     "viscous": viscous.solve,
-    "no_slip": no_slip.solve,
-    "nearly_rigid": constraint.solve_nearly_rigid,
+    "noslip": no_slip.solve,
+    "constraint": constraint.solve_nearly_rigid,
     "sap": sap.solve,
 }
 """Contact models by the name of their law."""
