@@ -59,6 +59,7 @@ def spoil(body: Body, readings: Readings, model, dt: float, seed: int) -> None:
     """Let the machine of `body` send `readings` every `dt` [s]."""
     rng = np.random.default_rng(seed)
     bias, noise = Bias(readings.bias, model, rng), readings.noise
+    body.offset[:] = bias.q[6:]  # drives and messages have the same encoders
     joints, held = model.nv - 6, deque(maxlen=readings.delay_ticks + 1)
     step = 2.0 * np.pi / readings.counts if readings.counts else 0.0
     share = dt / (dt + readings.filter_s)

@@ -40,11 +40,13 @@ class Body:
     Attributes:
         lies: Functions that change the values that the machine sends, called with views of them by name.
         strength: Share of its torque that each drive applies, shape (a,).
+        offset: Constant errors of the positions that the drives feed back, shape (a,) [rad].
     """
 
     def __init__(self, rig):
         self.lies: list[Callable] = []
         self.strength = np.ones(rig.session.limits.torque.size)
+        self.offset = np.zeros_like(self.strength)
         wire, post, step = wire_format(rig.session), rig.machine.endpoint.post, rig.machine._plant.step
 
         def posted(mode, values, now):
@@ -60,6 +62,7 @@ class Body:
             scaled = self.strength * command
             if command.ndim == 2:
                 scaled[1:3] = command[1:3]  # targets
+                scaled[1] -= self.offset
             return step(scaled, dt)
 
         rig.machine.endpoint.post, rig.machine._plant.step = posted, stepped

@@ -40,8 +40,8 @@ def walk(robot, kind, readings, way, duration_s, seed=0, velocity=AHEAD):
 
 
 def check(rig):
-    # Drives of the plant feed back exact states, but the loop predicts their torques from poor readings: while drives
-    # have gains, a tick with a difference is an event and no fault.
+    # Drives of the plant feed back constant errors, but no noise, and the loop predicts their torques from all errors:
+    # while drives have gains, a tick with a difference is an event and no fault.
     assert not rig.rows.seen & ~(Fault.TORQUE | Fault.MOTION)
     assert rig.loop.safety.ended_by == Fault.NONE
     assert rig.loop.counts.complete
@@ -55,6 +55,11 @@ def test_a_walk_with_poor_sensors_has_no_fault():
 @pytest.mark.slow
 def test_a_walk_with_gains_and_late_readings_has_no_fault():
     check(walk("go1", "impedance", "late", "estimated base", 0.6))
+
+
+@pytest.mark.slow
+def test_constant_errors_of_encoders_that_drives_share_are_no_fault():
+    check(walk("links", "impedance", "rough", "estimated base", 0.4, 342))
 
 
 @pytest.mark.slow
