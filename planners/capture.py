@@ -95,7 +95,7 @@ def caught(steps: list[Footstep], ground: Ground, walk: Steps, plan: DcmPlan, t:
     would have to cross its legs sets the foot down beside the other one, which then steps aside. The error grows by
     ``e^{ωt}`` until the landing, so the step may also land sooner (Khadiv, Herzog, Moosavian & Righetti 2020, Walking
     control based on step timing adaptation), and if necessary all later steps are as short as `hurried` makes them. If
-    even this fails, a foot in the air may land later and farther.
+    even this fails, a foot in the air may land later and farther, provided that this catches the centre of mass.
 
     Args:
         steps: The remaining steps; if a foot is in the air, its step is the first.
@@ -121,7 +121,8 @@ def caught(steps: list[Footstep], ground: Ground, walk: Steps, plan: DcmPlan, t:
             moved, missing, way_m = _moved(timed, error, weights, zmp, present)
             # compare the missing part of the component first, then the cost of shifts and time
             cost = max(missing - SLIGHT_M, 0.0), way_m + HURRY_M_S * abs(steps[0].land_s - land_s)
-            if cost < best:
+            # a foot whose landing is put off without catching would be put off again and again
+            if cost < best and (land_s <= steps[0].land_s or cost[0] == 0.0):
                 best, chosen, free = cost, moved, np.flatnonzero(stands).tolist()
     times, zmp = _knots_from(chosen, present)
     return Caught(chosen, dcm_plan(times, zmp, plan.omega, com.value, dcm, free), *best)

@@ -125,6 +125,17 @@ def test_foot_about_to_land_flies_on_to_where_a_late_push_needs_it():
     assert phases[0] == pytest.approx(phases[1])
 
 
+@pytest.mark.parametrize("speed", [1.0, 2.0])
+def test_foot_lands_in_time_although_no_step_catches_the_machine(speed):
+    """Otherwise each new plan delays the landing, and the machine falls on one foot."""
+    steps = capture.on_the_spot(WALK, FEET, [(1,), (0,)], 0.9)
+    for t in (1.0, 1.1):
+        catch = capture.caught(steps, Ground(FEET, FEET[0, :2] + SOLE, FEET), WALK, START, t, pushed(0.0, speed))
+        assert catch.missing > 0.0
+        assert catch.steps[0].land_s <= steps[0].land_s
+        steps = catch.steps
+
+
 def test_machine_that_falls_onto_the_landed_foot_lifts_the_other_at_once():
     first, second = capture.on_the_spot(WALK, FEET, [(0,), (1,)], 1.0)
     assert second.lift_s - first.land_s == pytest.approx(capture.STARTS_S)
