@@ -25,6 +25,7 @@ import numpy as np
 from idcontrol import controllers, sensing
 from idcontrol.config.configuration import Duration, Rate
 from idcontrol.contact.spheres import SphereContacts
+from idcontrol.dynamics.system import Actuators
 from idcontrol.errors import DISK_FULL, Diverged, IdControlError, InputError
 from idcontrol.kernels.linked import compile_linked
 from idcontrol.loop import machine, motion, own, real, realtime, record
@@ -213,16 +214,16 @@ class _Work:
             stance=sensing.stance(self.settings.sensing, self._feet),
             translation=self._translation(),
             feet=motion.judged(session.setup().contacts),
-            friction=self._friction(),
+            friction=self._friction(setup.system.actuators),
             notes=session.notes,
             between=session.between(),
         )
 
-    def _friction(self) -> Array | float:
+    def _friction(self, modelled: Actuators | None) -> Array | float:
         """Return the dry friction of the joints [N m]: a real robot has friction even if the loop's model has none."""
-        session, modelled = self.session, self.session.system.actuators
         if self.settings.peer is None:
             return 0.0 if modelled is None else modelled.friction
+        session = self.session
         unknown = motion.UNKNOWN * session.limits.torque / session.limits.power
         return unknown if session.friction is None else session.friction
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,11 +10,11 @@ import pinocchio as pin
 import pytest
 
 from idcontrol import robots
-from idcontrol.loop.launch import _Work
+from idcontrol.loop.launch import LoopSettings, _Work
 from idcontrol.loop.motion import LAG_S, LEARNT_S, SETTLE_S, SMOOTHING_S, USUAL_S, MotionJudge, judged
 from idcontrol.loop.safety import Fault, Policy
 from idcontrol.scenes.session import WalkSession
-from idcontrol.scenes.walk import WalkConfig
+from idcontrol.scenes.walk import ActuatorSettings, WalkConfig
 from idcontrol.types import Sensed, State
 from tests.loop.storms import Body, Storm, walking
 
@@ -140,11 +141,17 @@ def test_a_velocity_that_the_drives_need_not_feed_back_is_no_fault():
 def test_a_machine_in_place_of_the_simulated_one_has_the_friction_of_its_robot_file():
     def friction(robot, peer):
         session = WalkSession("trot", WalkConfig(robot=robot))
-        return _Work._friction(SimpleNamespace(session=session, settings=SimpleNamespace(peer=peer)))
+        return _Work._friction(SimpleNamespace(session=session, settings=SimpleNamespace(peer=peer)), None)
 
     assert friction("go1", None) == friction("links", None) == 0.0
     assert friction("go1", "10.0.0.1:5000").tolist() == [0.2] * 12
     np.testing.assert_allclose(friction("links", "10.0.0.1:5000"), 0.01 * robots.load("links").system().effort_limit)
+
+
+def test_a_loop_allows_for_the_friction_of_simulated_drives():
+    config = WalkConfig(robot="go1", actuators=ActuatorSettings(kind="robot"))
+    work = _Work("idcontrol.experiments.live:loop", config, LoopSettings(), None, Path(), None)
+    assert work.parts.friction.tolist() == [0.2] * 12
 
 
 def test_nothing_is_judged_before_the_filters_settle():
