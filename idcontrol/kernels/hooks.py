@@ -2,29 +2,26 @@
 
 | hook | effect | benefit |
 | --- | --- | --- |
-| `jit`: wrappers | functions that Python or C never calls have no wrapper | 18 % of compiling |
-| `linked` | kernels are called, not copied into each caller | 20 % and more |
-| `linked.late` | kernels that most runs never enter are compiled on first use | 10 % |
-| `compiling`: garbage | the garbage collector is off: most of Numba's objects persist | 19 % |
-| `_Library`: once | LLVM optimizes a module once, not three times | 8 to 13 % |
-| `_Library`: loops | loops of unknown length are not unrolled: most are short | 15 %, and 13 % of a control step |
-| `Options` | equal options are one object, so comparing them is fast | 14 % |
+| `jit`: wrappers | functions that Python or C never calls have no wrapper | 10 % |
+| `linked` | kernels are called, not copied into each caller | without it, a trot was still compiling after 24 minutes |
+| `linked.late` | kernels that most runs never enter are compiled on first use | 44 % |
+| `compiling`: garbage | the garbage collector is off: most of Numba's objects persist | 15 % |
+| `_Library` | loops of unknown length are not unrolled: most are short | 16 %, and 13 % of a control step |
 | `bound.borrowed` | references to bound arrays are not counted | 37 % of a control step |
-| `CallType` | literals in calls count as numbers | 5 %; calls from Python with other literals compile nothing |
+| `CallType` | literals in calls count as numbers | 6 %; Python calls what compiled code called without compiling |
 | `cache.claims` | kernels that another process compiles are awaited | two first trots at once: 101 s; one alone: 89 s |
 | `cache` | files have a digest, and are invalid once any source of the function changes | no wrong torques |
 
 The benefits were measured with Numba 0.68 on two cores, by switching off one hook at a time. Percentages without a
-quantity are shares of the processor time of compiling 30 kernels (terms and contacts of solo12). In the row "loops",
-they are shares of all compilation in a first trot, i.e. a trot with an empty cache. The time of a control step is the
-median over a trot.
+quantity are the additional processor time of a first trot, i.e. a trot with an empty cache. The time of a control step
+is the median over a trot.
 
 All hooks act on functions of this package only, within `compiling`, while the compiling thread holds Numba's compiler
 lock. Only garbage collection is off in the whole process, while a function compiles. With ``IDCONTROL_PLAIN_NUMBA=1``
 everything runs on plain ``numba.njit(cache=True)``, with the same results to the bit. Only `linked` remains, which uses
-Numba's interface for extensions: a trot whose kernels Numba copied was still compiling after 24 minutes. A version of
-Numba that is not in `TESTED` disables the other hooks, too. Then Numba's own cache checks only the file of a function:
-after an edit of another file, remove the cache (`idcontrol doctor` prints its place).
+Numba's interface for extensions. A version of Numba that is not in `TESTED` disables the other hooks, too. Then Numba's
+own cache checks only the file of a function: after an edit of another file, remove the cache (`idcontrol doctor` prints
+its place).
 """
 
 from __future__ import annotations
@@ -40,7 +37,6 @@ import numba
 from llvmlite import ir
 from numba import types
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Flags
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 from numba.extending import models, register_model
@@ -86,7 +82,7 @@ def compiling() -> Iterator[None]:
 
 
 class _Library(JITCodeLibrary):  # type: ignore[misc]  # numba has no types
-    """Code of a function and its inlined functions: optimized once; loops of unknown length are not unrolled."""
+    """Code of a function and its inlined functions, whose loops of unknown length are not unrolled."""
 
     def add_ir_module(self, module: Any) -> None:
         """Add a module, and forbid LLVM to unroll its loops of unknown length."""
@@ -101,37 +97,6 @@ class _Library(JITCodeLibrary):  # type: ignore[misc]  # numba has no types
                     loop.operands = loop, pragma  # LLVM identifies a loop by its first operand
                     end.set_metadata("llvm.loop", loop)
         super().add_ir_module(module)
-
-    def _optimize_functions(self, module: Any) -> None:
-        module.data_layout = self._codegen._data_layout
-
-    def _optimize_final_module(self) -> None:
-        passes, builder = self._codegen._module_pass_manager()
-        passes.run(self._final_module, builder)
-
-
-class Options(Flags):  # type: ignore[misc]  # numba has no types
-    """Compilation options; equal options are one object, so that Numba's look-up of functions by options is fast.
-
-    For each call that it compiles, Numba looks up the called function by its options, 150 000 times in a first trot.
-    Numba's own class has the same hash for all options, so each look-up would compare thirty options.
-    """
-
-    __slots__ = ()
-    __eq__, __hash__ = object.__eq__, object.__hash__
-
-    def copy(self) -> Options:
-        """Return the shared copy of these options; if this is the shared copy, a new copy, which Numba may alter."""
-        if self in _COPIES:
-            return Options(self)
-        for shared in _COPIES:
-            if shared.values() == self.values():
-                return shared
-        _COPIES.append(Options(self))
-        return _COPIES[-1]
-
-
-_COPIES: Final[list[Options]] = []
 
 
 class CallType(types.Dispatcher):  # type: ignore[misc]  # numba has no types

@@ -23,7 +23,7 @@ from numba import config, types
 from numba.core.registry import CPUDispatcher
 
 from idcontrol.kernels.cache import claims, keep
-from idcontrol.kernels.hooks import PLAIN, CallType, Options, compiling
+from idcontrol.kernels.hooks import PLAIN, CallType, compiling
 from idcontrol.kernels.sources import stamp
 
 
@@ -60,7 +60,6 @@ class _Compiled(CPUDispatcher):  # type: ignore[misc]  # numba has no types
     def __init__(self, *arguments: Any, **named: Any) -> None:
         """Take the arguments of Numba's dispatcher."""
         super().__init__(*arguments, **named)
-        self._compiler._customize_flags = Options
         self._keep: Callable[[], None] | None = None
 
     def keep_later(self, suffix: str = "") -> None:
