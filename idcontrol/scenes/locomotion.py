@@ -198,7 +198,7 @@ def record_walk(
         progress(1.0)
         wall, busy = stopwatch.wall_s() - began, stopwatch.processor_s() - busy
         arrays = recorder.arrays()
-        metrics = locomotion(arrays, facts, config.duration_s) | scene.friction()
+        metrics = locomotion(arrays, facts, config.duration_s) | scene.friction
         if metrics["missed"] is not None:
             what = f"the robot did not do what it was asked: {metrics['missed']}"
             recorder.event(Event(t=float(arrays["t"][-1]), what=what))

@@ -160,7 +160,7 @@ class WalkSession:
         """Return the metrics of a walk, without metrics of the command if its planner grants no command."""
         if np.isnan(arrays["granted"]).all():
             arrays = {name: values for name, values in arrays.items() if name not in ("commanded", "granted")}
-        return locomotion(arrays, self._layout, self._scene.config.duration_s) | self._scene.friction()
+        return locomotion(arrays, self._layout, self._scene.config.duration_s) | self._scene.friction
 
     @cached_property
     def _layout(self) -> Layout:

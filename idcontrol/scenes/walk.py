@@ -301,11 +301,9 @@ class WalkScene:
         law = controllers.contact_law(self.config.controller)
         return self.config.friction.of_controller(self.config.mu, law)
 
+    @property
     def friction(self) -> dict[str, Any]:
-        """Return the friction along the tangents of plant and controller, for metrics, by name.
-
-        The plant's friction is None if it is drawn at each touchdown.
-        """
+        """Metrics of the friction (`AssumedFriction.report`); the plant's is None if it is drawn at each touchdown."""
         config = self.config
         report = config.friction.report(config.mu, config.plant, config.controller)
         return report if config.mu_range is None else {**report, "mu_plant": None}

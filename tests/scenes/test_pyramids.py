@@ -98,7 +98,8 @@ def test_a_user_s_controller_says_that_its_cone_is_a_pyramid(tmp_path):
 
 
 def reported(config: WalkConfig | GraspConfig) -> dict[str, Any]:
-    return WalkScene.of(config).friction() if isinstance(config, WalkConfig) else GraspScene.of(config).friction
+    scene = WalkScene.of(config) if isinstance(config, WalkConfig) else GraspScene.of(config)
+    return scene.friction
 
 
 @pytest.mark.parametrize(("pyramid", "wide"), [("inscribed", 1.0), ("circumscribed", WIDE), ("original", WIDE)])
