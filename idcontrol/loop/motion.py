@@ -180,7 +180,7 @@ class MotionJudge:
 
     Attributes:
         off: The error of each joint's torque that explains most of the residual, if this joint alone is faulty, shape
-            (a,) [N m]; zero before the first judgement.
+            (a,) [N m]; zero before the first judgement. If the verdict is `Fault.MOTION`, all others are zero.
         lost: Share of its torque that a weak drive lacks, shape (a,); 0 for all other drives.
     """
 
@@ -255,7 +255,11 @@ class MotionJudge:
         if age <= LEARNT_S or worst < 0:
             return fault
         allowed = share * self._limit[worst] + self._friction[worst] + self._signals.doubt[0]
-        return fault | Fault.MOTION if abs(self.off[worst]) > allowed else fault
+        if abs(self.off[worst]) <= allowed:
+            return fault
+        # a joint that moves the base less needs a larger error to explain the same residual
+        self.off[np.arange(len(self.off)) != worst] = 0.0
+        return fault | Fault.MOTION
 
 
 def judged(contacts: object) -> SphereContacts | None:
