@@ -405,8 +405,10 @@ def advance(safety: Safety, policy: Policy, now: int, inputs: Inputs) -> Safety:
     if mode is Mode.RUNNING:
         streak = _lasting(streak, inputs.faults, inputs.unchanged)
         for fault, reaction in _exceeded(policy, streak):
-            # a limp or falling robot hits its stops or the ground: the motion then accuses a drive that is sound
-            strays = fault is Fault.MOTION and streak[_FAULTS.index(Fault.ASTRAY)]
+            # a limp or falling robot hits its stops or the ground: the motion then accuses a drive that is sound, but
+            # not before a joint is astray
+            astray, doubted = (streak[_FAULTS.index(each)] for each in (Fault.ASTRAY, Fault.MOTION))
+            strays = fault is Fault.MOTION and astray >= doubted
             ended_by |= Fault.ASTRAY if strays else fault
             stop |= reaction == "stop"
             damp |= reaction == "damp"

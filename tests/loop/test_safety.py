@@ -96,12 +96,16 @@ def test_a_fault_is_tolerated_as_often_in_a_row_as_its_rule_says(fault, name, th
     assert advance(safety, policy, 4 * MS, Inputs(fault, heard=True)).mode is expected
 
 
-@pytest.mark.parametrize(("also", "ended"), [(Fault.ASTRAY, Fault.ASTRAY), (Fault.LOAD, Fault.MOTION)])
-def test_a_joint_that_strays_explains_a_motion_that_contradicts_its_torque(also, ended):
+@pytest.mark.parametrize(
+    ("also", "since", "ended"),
+    [(Fault.ASTRAY, 0, Fault.ASTRAY), (Fault.ASTRAY, 1, Fault.MOTION), (Fault.LOAD, 0, Fault.MOTION)],
+)
+def test_a_joint_that_already_strays_explains_a_motion_that_contradicts_its_torque(also, since, ended):
     safety = Safety(mode=Mode.RUNNING)
     for k in range(6):
         assert safety.mode is Mode.RUNNING
-        safety = advance(safety, Policy(), k * MS, Inputs(Fault.MOTION | also, heard=True))
+        faults = Fault.MOTION | also if k >= since else Fault.MOTION
+        safety = advance(safety, Policy(), k * MS, Inputs(faults, heard=True))
     assert safety.mode is Mode.DAMPED
     assert safety.ended_by is ended
 
