@@ -370,6 +370,10 @@ def _require_fit(config: WholeBodyConfig) -> None:
         raise InputError("lower_m is for a machine that steps; to lower a standing machine, set sway.centre_m")
     if config.route.count > 0 and config.walk.count > 0:
         raise InputError("walk.count is for equal steps and route.count for waypoints; set one of them to 0")
+    if config.push.at_s is None and config.push != Push():
+        raise InputError("a push needs its time; set push.at_s")
+    if config.push.force_n is None and config.push.direction_deg != 0.0:
+        raise InputError("push.direction_deg is the direction of a force; set push.force_n")
     if config.punches.force_n is not None and config.route.count == 0:
         raise InputError("punches come between waypoints; set route.count, or use push")
     if config.punches.force_n is not None and config.punches.force_n[0] > config.punches.force_n[1]:

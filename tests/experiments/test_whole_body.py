@@ -175,6 +175,8 @@ def test_run_says_that_friction_slows_the_steps(tmp_path, mu, slower):
         ({"lower_m": 0.02}, InputError, "lower_m is for a machine that steps"),
         ({"push": Push(at_s=6.0)}, InputError, "push.at_s takes until 6 s, but the run ends at 6 s"),
         ({"push": Push(at_s=1.0, force_n=9.0, impulse_n_s=(1.0, 0.0, 0.0))}, InputError, "leave one of them out"),
+        ({"push": Push(force_n=9.0)}, InputError, "set push.at_s"),
+        ({"push": Push(at_s=1.0, direction_deg=-90.0)}, InputError, "set push.force_n"),
         ({"push": Push(at_s=1.0, force_n=9.0, lasts_s=0.0005)}, InputError, "push.lasts_s is 0.0005"),
         ({"sway": Oscillation(), "route": Route(count=1), "walk": Steps(count=1)}, InputError, "set one of them to 0"),
         ({"punches": Punches(force_n=(9.0, 9.0))}, InputError, "set route.count"),
