@@ -94,7 +94,7 @@ class Trust(NamedTuple):
 
 
 def nothing(places: int, joints: int) -> Heard:
-    """Return a `Heard` before the first state, for so many places, of which the first ones are joints."""
+    """Return a `Heard` before the first state, for so many places; the first ones are joints."""
     forgotten = np.where(np.arange(places + 3) < joints, DRIFT_S, FORGOTTEN_S)
     return Heard(
         np.full(1, np.nan), np.zeros(1), np.zeros(places), np.zeros(4), forgotten, *np.zeros((6, places + 3))
