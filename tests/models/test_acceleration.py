@@ -132,26 +132,6 @@ def test_the_inverse_solves_the_forward_problem(quadruped):
         np.testing.assert_allclose(again.acceleration, inverse_solution.acceleration, rtol=0, atol=1e-6 * scale)
 
 
-def test_drift_is_the_acceleration_of_the_material_point_without_its_centripetal_part(quadruped):
-    """math.md 9: the classical acceleration of the sphere's centre, minus R α × n.
-
-    The differences are as accurate as the central difference.
-    """
-    rng = np.random.default_rng(42)
-    q, v, contacts, offset = random_instant(quadruped, rng, 0.5)
-    model, data = quadruped.model, quadruped.model.createData()
-    spatial = np.zeros(18)
-    spatial[:3] = -np.cross(v[3:6], v[:3])  # Pinocchio's acceleration for a base whose classical acceleration is 0
-    pin.forwardKinematics(model, data, q, quadruped.to_pinocchio(v), spatial)
-    for i, name in enumerate(scenes.FEET):
-        frame = model.getFrameId(name)
-        world = pin.LOCAL_WORLD_ALIGNED
-        a = pin.getFrameClassicalAcceleration(model, data, frame, world).linear
-        alpha = pin.getFrameAcceleration(model, data, frame, world).angular
-        expected = contacts.axes[i] @ (a - scenes.RADIUS * np.cross(alpha, contacts.axes[i, 0]))
-        np.testing.assert_allclose(offset.reshape(3, 4)[:, i], expected, atol=1e-6)
-
-
 @pytest.mark.parametrize("model", [no_slip.solve, coulomb.solve])
 def test_step_models_converge_to_its_torque_at_first_order(quadruped, model):
     """Like the result of a step, v obeys the rows at q₀; the problem has the rows of the next pose.
@@ -184,27 +164,6 @@ def test_step_models_converge_to_its_torque_at_first_order(quadruped, model):
         errors.append(np.abs(solution.multipliers / h - limit.torque).max())
     assert errors[1] == pytest.approx(0.5 * errors[0], rel=0.05)
     assert errors[2] == pytest.approx(0.5 * errors[1], rel=0.05)
-
-
-def block(mu, *, v=0.0, degrees=15.0, mass=2.0):
-    """Return a block on an incline, order: along the slope (down), across, normal to it."""
-    slope = np.radians(degrees)
-    contacts = by_hand(np.eye(3)[[2, 0, 1]], mu)
-    return AccelerationProblem(
-        M=mass * np.eye(3),
-        force=mass * GRAVITY * np.array([np.sin(slope), 0.0, -np.cos(slope)]),
-        v=np.array([v, 0.0, 0.0]),
-        contacts=contacts,
-        drift=np.zeros(3),
-    )
-
-
-@pytest.mark.parametrize(("mu", "v"), [(0.1, 0.0), (0.2, 0.5), (0.2679, 0.0), (0.4, 0.5), (0.4, -0.5)])
-def test_a_block_on_an_incline_slides_as_the_textbook_says(mu, v):
-    """The acceleration is g (sin - μ cos) down the slope; friction opposes the motion if there is one."""
-    direction = np.sign(v) if v else 1.0
-    expected = GRAVITY * (np.sin(np.radians(15.0)) - direction * mu * np.cos(np.radians(15.0)))
-    np.testing.assert_allclose(acceleration.solve(block(mu, v=v)).acceleration, [expected, 0.0, 0.0], atol=1e-12)
 
 
 def rod(mu, theta, v):
@@ -240,9 +199,9 @@ def test_painleves_rod_has_no_force_when_friction_is_large_and_the_ray_proves_it
 
 def test_infinite_friction_and_shapes_that_do_not_fit_are_refused():
     with pytest.raises(InputError, match="no_slip"):
-        block(np.inf)
+        rod(np.inf, 1.0, 0.0)
     with pytest.raises(InputError, match="drift"):
-        replace(block(0.1), drift=np.zeros(2))
+        replace(rod(0.1, 1.0, 0.0), drift=np.zeros(2))
 
 
 def test_steps_on_which_lemkes_method_ends_on_a_ray_are_solved_if_possible():

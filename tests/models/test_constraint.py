@@ -178,15 +178,6 @@ def test_a_damper_alone_pushes_only_while_it_is_compressed():
     assert leaving.impulses[0, 0] == 0.0
 
 
-def test_a_body_at_rest_sinks_by_its_weight_over_the_stiffness():
-    h, v, x = 1e-2, 0.0, 0.0
-    for _ in range(400):
-        solution = constraint.solve(particle(x, v, h, K=1.0e5, B=100.0))
-        v, x = solution.v_plus[2], x + h * solution.v_plus[2]
-    assert x == pytest.approx(-2.0 * G / 1.0e5, rel=1e-12)
-    assert solution.impulses[0, 0] / h == pytest.approx(2.0 * G, rel=1e-12)
-
-
 def test_hertz_comes_to_rest_at_its_own_depth():
     """At this depth 4/3 E* √r d^{3/2} equals the weight, although each step uses only the tangent (math.md 11.3)."""
     E, r, h = 7.5e6, 0.01, 1e-2

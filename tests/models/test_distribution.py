@@ -176,14 +176,6 @@ def test_impulses_and_motions_that_are_not_finite_do_not_keep_a_motion(quadruped
     assert not distribution._keeps(w, np.array(y), np.array(x), 4.0, HEAP)
 
 
-def test_motor_impulses_answer_to_contacts_as_the_whole_machine_does(quadruped):
-    """Lτ is compared with finite differences of `recover`, which are exact because it is linear."""
-    w = whiten(standing_problem(quadruped, np.random.default_rng(1)))
-    y = np.random.default_rng(2).normal(size=12)
-    change = recover(w, y)[1] - recover(w, np.zeros(12))[1]
-    np.testing.assert_allclose(distribution.torque_map(w, 4) @ y, change, atol=1e-12)
-
-
 def test_two_bounds_of_a_motor_are_two_rows_without_compilation():
     """In Python, without compilation, True + True of NumPy's type is True: counting bounds this way loses a row."""
     bounds = Bounds(np.array([-1.0, -np.inf, -2.0, -np.inf]), np.array([3.0, 4.0, np.inf, np.inf]))
@@ -192,24 +184,6 @@ def test_two_bounds_of_a_motor_are_two_rows_without_compilation():
         rows, least = kernel(A, np.array([5.0, 6.0]), TB, rest, bounds, HEAP)
         np.testing.assert_array_equal(rows, np.vstack((A, TB[0], -TB[0], -TB[1], TB[2])))
         np.testing.assert_allclose(least, [5.0, 6.0, -1.1, 0.1 - 3.0, 0.2 - 4.0, -2.3], rtol=1e-15)
-
-
-@pytest.mark.parametrize("side", [-1.0, 1.0])
-def test_a_motor_that_is_bounded_on_one_side_stays_on_it(quadruped, side):
-    problem = standing_problem(quadruped, np.random.default_rng(5))
-    first = dissipation.solve(problem)
-    y_1, reduction = first.impulses.T.ravel(), whiten(problem)
-    y, _ = smallest_torque(reduction, cones(problem), y_1, first.multipliers)
-    free = recover(reduction, y)[1]
-    motor = np.argmax(side * (free - first.multipliers))
-    between = 0.5 * (free + first.multipliers)[motor]  # some impulses give less torque: those from stage I give more
-    bounds = unbounded(12)
-    (bounds.least if side < 0.0 else bounds.most)[motor] = between
-    y, better = smallest_torque(reduction, cones(problem), y_1, first.multipliers, None, bounds)
-    bounded = recover(reduction, y)[1]
-    assert better
-    assert bounded[motor] == pytest.approx(between, rel=1e-6)  # no further from the smallest torque than necessary
-    assert bounded @ bounded > free @ free
 
 
 @pytest.mark.interpreted
