@@ -13,7 +13,6 @@ from idcontrol.errors import InputError, UnknownName
 from idcontrol.types import Command, Reference, State, Status
 from tests import scenes
 from tests.contact import bowl
-from tests.contact.turned import Turned
 from tests.controllers import walker
 from tests.differences import extended
 from tests.parameters import one_fast
@@ -300,14 +299,6 @@ def test_at_a_kink_the_smoothed_derivative_lies_between_both_sides(quadruped):
     assert apart > 1e-3 * np.abs(mean).max()
 
 
-def test_loads_have_derivatives_on_demand_only(quadruped):
-    control = walker.controller(impacts=False)
-    _, lin = control.linearize(*moving(quadruped, STICKING))
-    for by in ("load", "inertia"):
-        with pytest.raises(InputError, match=f"no derivative by '{by}': call linearize with loads=True"):
-            lin.jacobian(of="tau", by=by)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("by", ["q", "v", "reference", "mu"])
 @pytest.mark.parametrize("speed", [STICKING, SLIDING])
@@ -317,38 +308,6 @@ def test_derivatives_of_other_contact_models_agree_with_differences(quadruped, n
     state, reference = moving(quadruped, speed, feet=1)
     # contacts that yield have forces to 1e-9, not 1e-12
     agrees_with_differences(control, state, reference, by, 1e-6 if name != "id-constraint" else 1e-4)
-
-
-def test_torques_do_not_depend_on_place_or_heading(quadruped):
-    """On level ground the forces turn with the robot."""
-    control = walker.controller()
-    state, reference = moving(quadruped, STICKING)
-    _, lin = control.linearize(state, reference)
-    level = np.linalg.norm(lin.tau) * 1e-9
-    for direction in np.eye(18)[[0, 1]]:
-        changes = lin.jvp(q=direction)
-        assert max(np.abs(changes["tau"]).max(), np.abs(changes["force"]).max()) < level
-    turned = lin.jvp(q=np.eye(18)[5])  # home is level: the base turns about the vertical
-    assert np.abs(turned["tau"]).max() < level
-    np.testing.assert_allclose(turned["force"], np.cross([0.0, 0.0, 1.0], lin.force), rtol=0, atol=level)
-
-
-def test_in_the_air_torques_move_the_inertia_of_the_joints_with_a_free_base(quadruped):
-    """∂τ/∂a_ref is the Schur complement of the base in M, and v⁺ follows the reference."""
-    control = walker.controller()
-    state, reference = moving(quadruped, STICKING)
-    q = state.q.copy()
-    q[2] += 0.5
-    _, lin = control.linearize(structs.replace(state, q=q), reference)
-    quadruped.update(q, state.v)
-    M = quadruped.M
-    free = M[6:, 6:] - M[6:, :6] @ np.linalg.solve(M[:6, :6], M[:6, 6:])
-    np.testing.assert_allclose(lin.jacobian(of="tau", by="reference")[:, 24:], free, rtol=0, atol=1e-12)
-    moves = lin.jacobian(of="v_next", by="reference")[quadruped.order[6:], 24:]
-    np.testing.assert_allclose(moves, scenes.H * np.eye(12), rtol=0, atol=1e-15)
-    assert lin.reason == ""
-    assert lin.active.contacts == ()
-    assert lin.margin.force == np.inf
 
 
 def test_the_velocity_after_the_step_has_its_derivative(quadruped):
@@ -422,35 +381,6 @@ def test_soles_that_slide_have_a_derivative_by_their_common_friction_alone():
     np.testing.assert_allclose(lin.jvp(mu=together)["tau"], measured, rtol=0, atol=1e-6 * np.abs(measured).max())
     for direction in (one_sole, one_corner):
         assert np.abs(shown(direction, 1e-6) - lin.tau).max() > 1.0  # [N m]
-
-
-@pytest.mark.slow
-def test_soles_that_slide_have_a_derivative_by_their_common_normal_alone():
-    """A sole slides on if the normals of all its corners turn alike; if one turns, the load moves to other corners."""
-    robot, rng = robots.load("talos"), np.random.default_rng(0)
-    place = Turned(robot.contacts(0.1))
-    control = controllers.make("id-coulomb-qp", robot, mu=0.1, rate_hz=1000, contacts=robot.contacts(0.1))
-    other = controllers.make("id-coulomb-qp", robot, mu=0.1, rate_hz=1000, contacts=place)
-    system, reference = control._system, robot.standing_reference()
-    v = np.concatenate(([0.2, 0.25, 0.0, 0.0, 0.0, 0.1], 0.01 * rng.normal(size=reference.q.size)))
-    state = structs.replace(robot.standing_state(system), v=system.to_pinocchio(v))
-    reference = structs.replace(reference, a=rng.normal(size=reference.q.size))
-    _, lin = control.linearize(state, reference, loads=True)
-    assert set(lin.active.contacts) == {"slide"}
-    assert lin.reason == ""
-    assert lin.error["normal"] > 1e-4
-
-    def turned(turn):
-        place.turn = turn
-        other.reset()
-        return other(state, reference).tau
-
-    common, corner = np.tile(rng.normal(size=2), (8, 1)), np.eye(8)[:, :1] * rng.normal(size=2)
-    np.testing.assert_allclose(lin.tau, turned(0.0 * common), rtol=1e-9)
-    measured = extended(lambda size: turned(size * common), 1e-5)
-    derived = lin.jvp(normal=common.ravel())["tau"]
-    np.testing.assert_allclose(derived, measured, rtol=0, atol=1e-6 * np.abs(measured).max())
-    assert np.abs(turned(1e-6 * corner) - lin.tau).max() > 1.0  # [N m]
 
 
 def test_a_motor_at_its_limit_keeps_its_torque(quadruped):
@@ -567,7 +497,10 @@ def test_every_scheme_has_derivatives_with_any_number_of_contacts(quadruped, nam
             expected = other.jacobian(of="tau", by=by)
             scale = np.abs(expected).max()
             np.testing.assert_allclose(lin.jacobian(of="tau", by=by), expected, rtol=0, atol=1e-9 * scale)
-        agrees_with_differences(control, state, reference, "v", 1e-6)
+        for by in ("v", "reference"):
+            agrees_with_differences(control, state, reference, by, 1e-6)
+        assert lin.active.contacts == ()
+        assert lin.margin.force == np.inf
 
 
 def test_four_feet_that_stick_have_no_derivative_of_forces_on_the_circular_cone(quadruped):
@@ -627,6 +560,8 @@ def test_unusable_requests_say_what_is_wrong(quadruped):
         (lambda: lin.jvp(q=np.full(18, np.nan)), "change of q is not finite at index 0"),
         (lambda: lin.jacobian(of="tau", by=["q"]), r"parameter \['q'\] is not a string; ask for one of gains, .* at a"),
         (lambda: lin.jacobian(of=None, by="q"), "output None is not a string"),
+        (lambda: lin.jacobian(of="tau", by="load"), "no derivative by 'load': call linearize with loads=True"),
+        (lambda: lin.jacobian(of="tau", by="inertia"), "no derivative by 'inertia': call linearize with loads=True"),
     ):
         with pytest.raises(InputError, match=message):
             unusable()

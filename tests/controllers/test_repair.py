@@ -7,13 +7,11 @@ import numpy as np
 import pytest
 
 from idcontrol.bench.problems.machines import inverse_step
-from idcontrol.controllers.relax import accept
 from idcontrol.controllers.schemes import NO_SLIP_LCP, NO_SLIP_QP
-from idcontrol.controllers.step import DROPPED, step_from_problem
+from idcontrol.controllers.step import step_from_problem
 from idcontrol.kernels.arena import reserve
 from idcontrol.models import no_slip
 from idcontrol.models.distribution import Bounds, Cones
-from idcontrol.models.step import StepSolution
 from idcontrol.types import Status
 from tests import scenes
 from tests.controllers import walker
@@ -169,52 +167,6 @@ def test_feet_that_nothing_can_stop_may_slip(quadruped, scheme):
     assert outcome.v_plus[0] > 0.9
     f_N, f_S, f_T = outcome.impulses.T
     assert (np.abs(f_S) + np.abs(f_T) <= 0.2 * f_N * (1.0 + 1e-9)).all()
-
-
-@pytest.mark.parametrize("name", ["id-noslip-lcp", "id-coulomb-qp", "id-coulomb-lcp"])
-def test_at_their_limits_no_torque_was_clipped_after_the_last_solve(quadruped, name):
-    """The torque gives the machine the predicted momentum: passes end when no joint is beyond its limit."""
-    rng = np.random.default_rng(3)
-    control = walker.controller(name, limit=0.5, gains=walker.NO_FEEDBACK)
-    clipped = 0
-    for _ in range(40):
-        state = walker.at_home(quadruped)
-        command = control(state, walker.stand(a=100.0 * rng.normal(size=12)))
-        assert np.abs(command.tau).max() <= 0.5
-        if not command.clipped:
-            continue
-        clipped += 1
-        assert "tracking" in command.dropped or command.dropped == ("no-slip",)
-        quadruped.update(state.q, state.v)
-        contacts = scenes.foot_contacts(quadruped, 0.7)
-        force = command.predicted.force[:, [2, 0, 1]]  # along z, x, y: the axes of level ground
-        change = contacts.jacobian.T @ force.T.ravel() - quadruped.bias
-        change[6:] += command.tau
-        a = np.linalg.solve(quadruped.M, change)
-        # in the predicted motion no foot goes into the ground by more than v_tol allows
-        assert (contacts.jacobian[:4] @ a * scenes.H).min() > -2e-3
-    assert clipped > 20
-
-
-@pytest.mark.parametrize(
-    ("status", "note", "dropped"),
-    [
-        (Status.REPAIRED, "regularized", ("exactness",)),
-        (Status.REPAIRED, "squeeze", ()),
-        (Status.SOLVED, "regularized", ()),  # in a regularized model nothing was relaxed
-        (Status.SOLVED, "", ()),
-    ],
-)
-def test_exactness_is_relaxed_only_if_the_exact_problem_failed(quadruped, status, note, dropped):
-    impulses, none = np.ones((4, 3)), np.zeros(0)
-    solution = StepSolution(
-        v_plus=none, impulses=impulses, multipliers=np.ones(12), status=status, residual=0.0, iterations=0, note=note
-    )
-    f = np.zeros(12)
-    answer = accept(asked(standing(quadruped, np.random.default_rng(0), mu=0.7, demand=0.0)), f, solution)
-    assert DROPPED[answer.ending] == dropped
-    assert answer.impulse is solution.multipliers
-    assert (f == 1.0).all()
 
 
 @pytest.mark.interpreted

@@ -34,12 +34,18 @@ def asked(problem, last):
 
 
 @pytest.mark.parametrize("scheme", [schemes.COULOMB_LCP, schemes.COULOMB_SMOOTH, schemes.COULOMB_QP])
-@pytest.mark.parametrize(("regularization", "dropped"), [(0.0, ()), (1e-10, ("exactness",))])
-def test_a_step_with_a_regularized_problem_reports_it(scheme, regularization, dropped):
+@pytest.mark.parametrize(
+    ("status", "note", "dropped"),
+    [
+        (Status.REPAIRED, "regularized", ("exactness",)),
+        (Status.REPAIRED, "squeeze", ()),
+        (Status.SOLVED, "regularized", ()),  # in a regularized model nothing was relaxed
+        (Status.SOLVED, "", ()),
+    ],
+)
+def test_exactness_is_relaxed_only_if_the_exact_problem_failed(scheme, status, note, dropped):
     problem = random_step(np.random.default_rng(0), feet=True, inverse=True, contacts=2)
-    solution = solved(coulomb.solve(problem))
-    if regularization > 0.0:
-        solution = structs.replace(solution, status=Status.REPAIRED, regularization=regularization, note="regularized")
+    solution = structs.replace(solved(coulomb.solve(problem)), status=status, note=note)
     in_python = replace(scheme, solve=None, model=lambda *_: solution)
     assert answered(in_python, asked(problem, np.zeros(solution.multipliers.size))).dropped == dropped
 

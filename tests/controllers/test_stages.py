@@ -91,17 +91,6 @@ def test_an_assembled_step_is_relative_to_landing_velocities_and_the_last_torque
     assert problem.prescribed.index.tolist() == list(range(u, 18))
 
 
-def test_sensed_forces_at_rest_give_the_holding_torque(quadruped):
-    """Static balance: predicted and sensed forces that are equal need equal torques."""
-    state = walker.at_home(quadruped)
-    predicted = walker.controller(gains=walker.NO_FEEDBACK)(state, walker.stand())
-    sensed = structs.replace(state, forces=predicted.predicted)
-    command = walker.controller("id-sensed-1", gains=walker.NO_FEEDBACK)(sensed, walker.stand())
-    # the feet are predicted to close gaps of rounding within the period
-    np.testing.assert_allclose(command.tau, predicted.tau, rtol=0, atol=1e-6)
-    assert (command.status, command.clipped, command.dropped) == (Status.SOLVED, False, ())
-
-
 @pytest.mark.parametrize(("name", "delay"), [("id-sensed-1", 0), ("id-sensed-2", 1)])
 def test_sensed_forces_count_after_their_delay(quadruped, name, delay):
     control = walker.controller(name)

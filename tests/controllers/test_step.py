@@ -11,12 +11,10 @@ from idcontrol.contact.landing import Landing
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.controllers import InverseSettings, schemes, step
-from idcontrol.controllers.feedback import Gains, nearing
-from idcontrol.controllers.inputs import Inputs
+from idcontrol.controllers.feedback import Gains
 from idcontrol.controllers.inverse import InverseDynamics
 from idcontrol.controllers.stance import RAMP_WEIGHT, ramp_weights
-from idcontrol.controllers.step import JointLaw, MachineTerms, demand
-from idcontrol.dynamics.system import ActuatorLimits, System
+from idcontrol.dynamics.system import System
 from idcontrol.kernels.arena import HEAP
 from idcontrol.kernels.bound import bind
 from idcontrol.types import Status
@@ -61,41 +59,6 @@ def steps(quadruped, rng):
 def test_a_detector_that_overrides_detect_is_obeyed(quadruped, name):
     command = controller(SCHEMES[name], detector=scenes.ThreeFeet)(walker.at_home(quadruped), walker.stand())
     assert command.predicted.identity.tolist() == [0, 1, 2]
-
-
-def test_the_demand_is_the_feedback_law_for_every_kind_of_joint():
-    """A base of one velocity, a revolute joint, a continuous joint (cosine and sine), and a joint close to its stop."""
-    none, h = np.zeros(0), 1e-2
-    terms = MachineTerms(
-        M=np.eye(4),
-        bias=none,
-        order=np.zeros(0, dtype=np.int64),
-        joint_q=np.array([2, 3, 5]),
-        joint_circle=np.array([False, True, False]),
-        free=np.array([0]),
-        fixed=np.array([1, 2, 3]),
-    )
-    room = ActuatorLimits.none(3)._replace(upper=np.array([np.inf, np.inf, 0.5]))
-    law = JointLaw(
-        kp=np.array([400.0, 300.0, 9.0]), kd=np.array([40.0, 30.0, 9.0]), limit=np.full(3, np.inf), room=room
-    )
-    angle, goal = np.array([0.3, 2.0, 0.499]), np.array([0.4, 1.5, 0.0])
-    v, v_goal, a_goal = np.array([9.0, 0.5, -1.0, 0.0]), np.array([0.2, 0.0, 0.0]), np.array([3.0, 7.0, 1e6])
-    wish = Inputs(
-        q=np.array([77.0, 77.0, angle[0], np.cos(angle[1]), np.sin(angle[1]), angle[2]]),
-        v=none,
-        joint_q=goal,
-        joint_v=v_goal,
-        joint_a=a_goal,
-        stance=np.zeros(0, dtype=np.bool_),
-        since_touchdown=none,
-        to_liftoff=none,
-    )
-    b = np.empty(3)
-    demand(terms, law, h, wish, v, b)
-    wanted = v[1:] + h * (a_goal + law.kp * (goal - angle) + law.kd * (v_goal - v[1:]))
-    np.testing.assert_allclose(b[:2], wanted[:2], rtol=1e-14)
-    assert b[2] == nearing(angle[2], 0.5, h) < wanted[2]
 
 
 @pytest.mark.parametrize("name", TWO_STAGES)

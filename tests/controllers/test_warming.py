@@ -91,12 +91,6 @@ def test_a_warm_arm_that_first_touches_the_ground_loads_nothing():
     assert kernels_loaded(TOUCHING, "id-coulomb-qp", "warm", "panda")[0] == 0
 
 
-@pytest.mark.slow
-def test_without_warming_the_first_hard_call_loads_kernels():
-    """Checks that the test above can fail."""
-    assert kernels_loaded(HARD, "id-coulomb-qp", "cold")[0] > 0
-
-
 def test_warming_leaves_no_trace_in_the_controller(quadruped):
     state, reference = walker.at_home(quadruped), walker.stand(a=np.full(12, 3.0))
     cold, warmed = walker.controller(), walker.controller()
