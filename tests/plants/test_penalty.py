@@ -1,4 +1,4 @@
-"""Compliant ground: depth at rest, damping, friction that holds, its kernel against plain NumPy, stability."""
+"""Compliant ground: depth at rest, damping, friction that holds, stability."""
 
 import numpy as np
 import pytest
@@ -8,15 +8,7 @@ from hypothesis import strategies as st
 from idcontrol import plants
 from idcontrol.bench.problems import machines
 from idcontrol.contact.terrain import plane
-from idcontrol.plants.penalty import (
-    SINK_M,
-    ContactPoints,
-    FrictionSprings,
-    Penalty,
-    SpringGround,
-    ground_forces,
-    longest_stable,
-)
+from idcontrol.plants.penalty import SINK_M, Penalty, SpringGround, longest_stable
 from idcontrol.types import State
 
 H = 1e-3
@@ -100,61 +92,3 @@ def test_the_longest_stable_step_is_where_the_spectral_radius_passes_one(k, b, w
     assert radius(1.001 * h) > 1.0
     # drag counts where it is the larger damper
     assert longest_stable(SpringGround(k, 0.0, b), w) == h
-
-
-def reference(points, ground, springs, h, count):
-    """Compute the fine steps in plain NumPy, contact by contact."""
-    velocity, acceleration, A, gap, mu = points
-    stretch, touching = springs
-    k, b, drag = ground
-    n, step = gap.size, h / count
-    c, phi = velocity.reshape(3, n).copy(), gap.copy()
-    xi, touching = stretch[1:].copy(), touching.copy()
-    force, moved = np.zeros((3, n)), np.zeros((3, n))
-    for index in range(count):
-        f = np.zeros((3, n))
-        for i in range(n):
-            if phi[i] >= 0.0:
-                touching[i] = False
-                continue
-            if not touching[i]:
-                xi[:, i] = 0.0
-            touching[i] = True
-            f[0, i] = max(0.0, -k * phi[i] - b * c[0, i])
-            if drag >= 0.0:
-                f[1:, i] = -drag * c[1:, i]
-                continue
-            f[1:, i] = -k * xi[:, i] - b * c[1:, i]
-            size, most = np.linalg.norm(f[1:, i]), mu[i] * f[0, i] if f[0, i] > 0.0 else 0.0
-            if size > most:
-                f[1:, i] *= most / size
-                xi[:, i] = -(f[1:, i] + b * c[1:, i]) / k
-        force += f / count
-        moved += f * (count - index) / count**2
-        c += step * (acceleration + A @ f.ravel()).reshape(3, n)
-        phi += step * c[0]
-        xi += step * c[1:]
-    return force.ravel(), moved.ravel(), np.vstack((stretch[:1], xi)), touching
-
-
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("drag", [-1.0, 30.0])
-def test_the_kernel_is_the_formula(seed, drag):
-    rng = np.random.default_rng(seed)
-    n, count = 3, 20
-    root = rng.normal(size=(3 * n, 6))
-    ground = SpringGround(1e4, 50.0, drag)
-    points = ContactPoints(
-        velocity=0.3 * rng.normal(size=3 * n),
-        acceleration=10.0 * rng.normal(size=3 * n),
-        delassus=root @ root.T,
-        gap=1e-3 * rng.normal(size=n),
-        mu=np.array([0.0, 0.5, np.inf]),
-    )
-    springs = FrictionSprings(stretch=1e-3 * rng.normal(size=(3, n)), touching=rng.random(n) < 0.5)
-    expected = reference(points, ground, springs, H, count)
-    force, moved, pressed = ground_forces(points, ground, springs, H, count)
-    for result, wanted in zip((force, moved, springs.stretch[1:]), (*expected[:2], expected[2][1:]), strict=True):
-        np.testing.assert_allclose(result, wanted, rtol=1e-10, atol=1e-12 * np.abs(wanted).max())
-    np.testing.assert_array_equal(springs.touching, expected[3])
-    np.testing.assert_array_equal(pressed, force[:n] > 0.0)

@@ -107,17 +107,6 @@ def test_a_machine_whose_joints_move_keeps_its_momenta_in_flight(quadruped):
     assert drift[1] == pytest.approx(0.5 * drift[0], rel=0.1)
 
 
-def test_infinite_friction_holds_a_box_on_a_slope():
-    slope = np.deg2rad(45.0)
-    plant = bodies.box(np.inf, slope=slope)
-    start = plant.reset(bodies.box_at_rest(slope))
-    for _ in range(100):
-        state = plant.step(np.zeros(0), 1e-3)
-    assert np.abs(state.q - start.q).max() < 1e-9
-    total = plant.contact_forces().force.sum(axis=0)
-    np.testing.assert_allclose(total, [0.0, 0.0, machines.SLED_MASS * G], rtol=0, atol=1e-6)
-
-
 def test_feet_that_cannot_all_hold_on_rough_ground_stay_above_it():
     """Each foot needs its own way out of the ground; any two that stick leave the others one axis to turn about."""
     ground = height_map(0.02 * np.random.default_rng(0).uniform(size=(21, 21)), 0.05)
