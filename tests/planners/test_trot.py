@@ -19,26 +19,9 @@ MIXED = [(0.0, 0.2, 0.0, 0.0), (0.6, 0.1, 0.05, 0.5)]
 
 def record(m, planner, steps, h=TICK):
     """Columns of a run of the machine that follows perfectly."""
-    rows = []
-    for _, plan in follow_exactly(m, planner, steps, h):
-        feet = planner.plan
-        rows.append(
-            (
-                plan.q,
-                plan.v,
-                plan.a,
-                plan.stance,
-                plan.feet,
-                feet.velocity.copy(),
-                feet.acceleration.copy(),
-                plan.residual,
-                plan.base_position,
-                plan.base_yaw,
-                feet.landing.copy(),
-            )
-        )
-    names = ("q", "v", "a", "stance", "p", "dp", "ddp", "residual", "base", "yaw", "landing")
-    return {name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
+    plans = [plan for _, plan in follow_exactly(m, planner, steps, h)]
+    names = ("q", "v", "a", "stance", "feet", "residual", "base_position", "base_yaw")
+    return {name: np.array([getattr(plan, name) for plan in plans]) for name in names}
 
 
 @pytest.mark.parametrize("name", one_fast(ROBOTS, "links"))
@@ -59,31 +42,6 @@ def test_joint_targets_are_derivatives_of_each_other_and_reach_the_feet(name):
     assert run["residual"].max() <= 1e-10
 
 
-def test_every_swing_is_smooth_and_lands_on_its_foothold_at_touchdown_speed():
-    m, h = machine("links", points=True), 2e-4
-    planner = m.planner(Schedule(MIXED))
-    run = record(m, planner, 6000, h)
-    swings = 0
-    # Jerk within a swing of 75 ms: 60 d/T³ + 384 H/T³ with d = 8 cm, H = 1.5 cm.
-    jerk = (60 * 0.08 + 384 * 0.015) / 0.075**3
-    for i in range(4):
-        edges = np.flatnonzero(np.diff(run["stance"][:, i].astype(int)))
-        for begin, end in zip(edges[0::2] + 1, edges[1::2] + 1, strict=False):
-            p, v, a = (run[key][begin:end, i] for key in ("p", "dp", "ddp"))
-            assert end - begin == 375
-            assert np.abs(np.diff(p, axis=0) - 0.5 * h * (v[1:] + v[:-1])).max() < jerk * h**3 / 6
-            assert np.abs(np.diff(v, axis=0) - 0.5 * h * (a[1:] + a[:-1])).max() < jerk * h**2 / 2
-            # No jump: 5 m/s² from tick to tick, of accelerations up to 60.
-            assert np.abs(np.diff(a, axis=0)).max() < jerk * h
-            landing = run["landing"][end - 1, i]
-            assert p[-1] + h * v[-1] + 0.5 * h**2 * a[-1] == pytest.approx(landing, abs=jerk * h**3 / 6)
-            speed = planner.gait.touchdown_speed_m_s
-            assert v[-1, 2] + h * a[-1, 2] == pytest.approx(-speed, abs=jerk * h**2 / 2)
-            assert landing[2] == pytest.approx(0.0, abs=1e-6)  # where the foot stood before
-            swings += 1
-    assert swings >= 4 * 3
-
-
 def test_a_foot_with_a_sole_rolls_by_millimetres_in_each_stance():
     m = machine("links")
     run = record(m, m.planner(Schedule.constant(0.2)), 2000)
@@ -93,7 +51,7 @@ def test_a_foot_with_a_sole_rolls_by_millimetres_in_each_stance():
     if not stance[begin]:
         begin, end = edges[-2], edges[-1]
     # planner.md 4.2: 3 mm with soles of 1 cm.
-    assert 1e-3 < run["p"][end - 1, 0, 0] - run["p"][begin, 0, 0] < 5e-3
+    assert 1e-3 < run["feet"][end - 1, 0, 0] - run["feet"][begin, 0, 0] < 5e-3
 
 
 def test_a_stop_command_slows_it_to_stand_from_the_first_four_foot_phase():
