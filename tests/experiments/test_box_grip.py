@@ -1,11 +1,9 @@
 """The grip: boxes are held, with as many contacts and variables as the paper had."""
 
-import numpy as np
 import pytest
 
-from idcontrol.contact.collision import CollisionContacts
 from idcontrol.experiments import box_grip
-from idcontrol.experiments.box_grip import Config, Copies
+from idcontrol.experiments.box_grip import Config
 
 
 @pytest.mark.slow
@@ -28,16 +26,3 @@ def test_too_little_friction_lets_the_boxes_fall_and_the_run_says_so(tmp_path):
     metrics = box_grip.experiment.run(config, tmp_path, lambda share: None)
     assert not metrics["completed"]
     assert metrics["steps_held_coulomb_lcp"] < 20
-
-
-@pytest.mark.interpreted
-def test_copies_of_a_contact_differ_only_in_their_identity():
-    system, geometry = box_grip._machine(Config())
-    detector = CollisionContacts(system, geometry, 0.5)
-    q = np.zeros(16)
-    q[[1, 8]], q[[7, 14]] = (-0.05, 0.05), 1.0
-    system.update(q, np.zeros(14))
-    once, thrice = detector.detect(1e-3), Copies(detector, 3).detect(1e-3)
-    assert (len(once), len(thrice)) == (12, 36)
-    assert len(set(thrice.identity.tolist())) == 36
-    assert np.array_equal(thrice.N, np.tile(once.N, (3, 1)))

@@ -7,7 +7,6 @@ from idcontrol import robots
 from idcontrol.bench import judge
 from idcontrol.experiments.enumeration import TROT_MU, Config, experiment, measure, nearest_problem
 from idcontrol.models.whitened import recover, whiten
-from idcontrol.solvers.enumerate import nearest_solution
 
 
 @pytest.fixture(scope="module")
@@ -44,13 +43,6 @@ def test_no_basis_is_closer_than_the_proved_solution(machine):
         assert case.nodes < 30  # of 10^2 mode combinations and their parents
         assert case.excess > -1e-6
         assert case.improved > -1e-9
-        limits = (3, 30, 100)
-        cut = [nearest_solution(nearest, start, max_nodes=limit) for limit in limits]
-        assert all(search.nodes <= limit for search, limit in zip(cut, limits, strict=True))
-        assert np.all(np.diff([search.value for search in cut]) <= 1e-12 * cut[0].value)  # longer is no worse
-        # a lower bound bounds from below, wherever the search stops
-        assert all(search.lower_bound <= (1.0 + 1e-9) * cut[-1].value for search in cut)
-        assert cut[-1].proved
 
 
 @pytest.mark.slow

@@ -1,11 +1,8 @@
 """The suite of Table 1 of Trinkle et al. 1997: its problems are physical, its verdicts are checked."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
-from idcontrol.bench.problems.piles import random_pile
 from idcontrol.experiments.lcp_suite import (
     TABLE_1,
     Config,
@@ -15,9 +12,6 @@ from idcontrol.experiments.lcp_suite import (
     experiment,
     residual,
 )
-from idcontrol.models import acceleration
-from idcontrol.models.acceleration import AccelerationProblem
-from idcontrol.types import Status
 
 
 @pytest.mark.parametrize("row", TABLE_1, ids=lambda row: str(row["size"]))
@@ -26,21 +20,6 @@ def test_data_sets_have_the_paper_s_size(row):
         assert lcp.r.size == row["size"]
         assert lcp.touching.size - lcp.rolling.size == sliding
         assert 0.1 <= mu <= 1.0
-
-
-def test_lemkes_method_solves_every_problem_of_rolling_contacts():
-    """Copositive, and the ray condition holds (Trinkle et al. 1997, Theorem 2 without its bound on μ)."""
-    rng = np.random.default_rng(3)
-    for _ in range(20):
-        pile = random_pile(rng, 3, 8, 0)
-        problem = AccelerationProblem(
-            M=pile.M,
-            force=pile.force,
-            v=pile.v,
-            contacts=replace(pile.contacts, mu=np.full(8, 0.8)),
-            drift=pile.drift,
-        )
-        assert acceleration.solve(problem).status is Status.SOLVED
 
 
 def test_all_methods_that_solve_a_data_set_meet_the_residual():
