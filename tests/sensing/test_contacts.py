@@ -8,8 +8,6 @@ from msgspec import structs
 
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
-from idcontrol.loop import launch
-from idcontrol.loop.launch import LoopSettings
 from idcontrol.scenes.walk import WalkConfig, WalkScene
 from idcontrol.sensing import Sensing
 from idcontrol.sensing.contacts import Fused, Geometry, Planned, Touch, sensed_stance
@@ -17,7 +15,6 @@ from idcontrol.sensing.disturbance import BiasLevel
 from idcontrol.types import ContactForces, Reference, State
 from tests import scenes
 from tests.parameters import one_fast
-from tests.scenes import loops
 
 UP = np.array([0.0, 0.0, 1.0])
 
@@ -157,12 +154,3 @@ def test_ten_seconds_on_measured_contacts_keep_the_height_of_planned_contacts(ro
         for by in ("planned", contacts)
     )
     assert np.abs(measured - planned).max() < 5e-3
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("contacts", ["planned", "geometry", "sensed", "fused"])
-def test_a_trot_completes_with_each_source_of_contacts(contacts, tmp_path):
-    settings = LoopSettings(transport="inprocess", pacing="fast", sensing=Sensing(contacts=contacts))
-    metrics = launch.run(loops.TARGET, WalkConfig(duration_s=3.0), settings, tmp_path / "run")
-    assert metrics["completed"]
-    assert metrics["q_err_rad"] < 0.005

@@ -288,12 +288,14 @@ def by_dual_method(program: Program):
     return start + ways @ (polished if (C @ polished - c).min() > -1e-9 else z)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("machine", MACHINES, ids=[machine.robot for machine in MACHINES])
-def test_no_solution_of_thousands_of_demands_is_worse_than_clarabels(machine):
-    results = [compared(machine, seed) for seed in range(STATES)]
+@pytest.mark.parametrize(
+    ("machine", "states"),
+    [(MACHINES[2], 12), *(pytest.param(machine, STATES, marks=pytest.mark.slow) for machine in MACHINES)],
+)
+def test_no_solution_of_thousands_of_demands_is_worse_than_clarabels(machine, states):
+    results = [compared(machine, seed) for seed in range(states)]
     solved = np.array([result for result in results if result is not None])
-    assert len(solved) > STATES // 3
+    assert len(solved) > states // 3
     assert solved[:, 0].max() < 1e-10
     assert solved[:, 1].max() < 1e-9
 
@@ -314,26 +316,6 @@ def test_accelerations_under_a_strict_task_and_limits_are_those_of_a_dual_method
         np.testing.assert_allclose(x[:m], wanted[:m], rtol=0.0, atol=1e-8 * np.abs(wanted[:m]).max())
     assert solved > STATES // 30
     assert limits > solved // 3
-
-
-def test_the_demand_within_limits_is_clarabels():
-    bound = solved = 0
-    for seed in range(12):
-        rng = np.random.default_rng(seed)
-        of = moving(rng, speed=0.3)
-        rows, J, d = problem(rng, of, ((0, 1, 2, 3), (0, 3), (1,))[seed % 3])
-        dynamics, unit = limited(of, J, d, 23.0), of.system.mass * 9.81
-        wanted, _ = by_clarabel(stated(dynamics, rows, unit))
-        solves, x = bounded_demand(dynamics, rows, unit)
-        assert solves == (wanted is not None)
-        if wanted is None:
-            continue
-        answer, wanted = x[6:18], wanted[6:18]
-        solved += 1
-        bound += bool(np.abs(answer - oracle(rows, *_free(of, J, d))).max() > 1e-3 * np.abs(answer).max())
-        np.testing.assert_allclose(answer, wanted, atol=1e-6 * np.abs(wanted).max())  # Clarabel's own accuracy
-    assert solved >= 8
-    assert bound >= 4, "limits matter in too few of these programs"
 
 
 def _free(of: Moving, J, d):

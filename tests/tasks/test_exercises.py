@@ -1,9 +1,9 @@
 """Exercises of other libraries for whole-body control, on a plant with contacts.
 
-The motions are from TSID's exercises: a centre of mass that swings over two feet and over one, a hand that reaches,
-contact forces that are regularized. The checks of a quadruped are from simple-mpc's inverse dynamics: errors fall
-from tick to tick, feet do not drift, limits hold. Both libraries integrate their own accelerations; here a plant with
-friction answers the torques.
+The motions are from TSID's exercises: a centre of mass that swings over two feet, and contact forces that are
+regularized. The checks of a quadruped are from simple-mpc's inverse dynamics: errors fall from tick to tick, feet do
+not drift, limits hold. Both libraries integrate their own accelerations; here a plant with friction
+answers the torques.
 """
 
 from collections.abc import Callable
@@ -15,13 +15,11 @@ import pytest
 from msgspec import structs
 
 from idcontrol import controllers, plants, robots, tasks
-from idcontrol.planners.dcm import blend
 from idcontrol.types import Array, Command, Reference, State
 
 H = 1e-3
 AMPLITUDE, SHIFT = np.array([0.0, 0.02, 0.0]), np.array([-0.03, 0.02, -0.02])
 FEET = ("FL_foot", "FR_foot", "RL_foot", "RR_foot")
-RISE, REACH = np.array([0.0, 0.0, 0.05]), np.array([0.15, 0.05, 0.15])
 
 
 class Run(NamedTuple):
@@ -55,12 +53,6 @@ def places(robot, frames, state: State) -> list[pin.SE3]:
     return [data.oMf[model.getFrameId(frame)].copy() for frame in frames]
 
 
-def move(task, begin, end, begin_s, end_s, t):
-    """Set a task to a smooth motion; its velocity is the mean over the past period."""
-    x, v, a = blend(begin, end, begin_s, end_s, t)
-    task.set(x, v - 0.5 * H * a, a)
-
-
 def swing(com, start, amplitude, t):
     """Swing the centre of mass from `start` to `start` + `amplitude` and back in 1 s, smoothly from rest."""
     com.set(start + swung(t)[0] * amplitude, (swung(t)[1] - 0.5 * H * swung(t)[2]) * amplitude, swung(t)[2] * amplitude)
@@ -89,71 +81,6 @@ def test_centre_of_mass_swings_over_two_feet():
     assert {command.demand for command in run.commands} == {"free"}
     assert np.abs(run.measured).max() < 2e-6
     np.testing.assert_allclose(robot.system().com(run.states[-1].q) - start, AMPLITUDE, atol=5e-6)
-
-
-@pytest.mark.slow
-def test_centre_of_mass_swings_over_one_foot():
-    robot, com = robots.load("talos"), tasks.CoM()
-    soles, state = ("left_sole_link", "right_sole_link"), robot.standing_state()
-    start, (left, right) = robot.system().com(state.q), places(robot, soles, state)
-    over = np.append(left.translation[:2], start[2] - 0.02)
-    foot = tasks.Frame(soles[1], kp=300.0, weight=0.0)
-    raised = pin.SE3(right.rotation, right.translation + RISE)
-
-    def references():
-        both = robot.standing_reference()
-        for k in range(1250):
-            t = k * H
-            if t < 0.7:
-                move(com, start, over, 0.0, 0.7, t)
-                yield structs.replace(both, to_liftoff=np.array([np.inf, 0.7 - t]))
-                continue
-            if t < 0.85:
-                height = blend(np.zeros(3), RISE, 0.7, 0.85, t)
-                foot.weight, zero = 1.0, np.zeros(3)
-                foot.set(
-                    pin.SE3(right.rotation, right.translation + height.value),
-                    np.r_[height.velocity - 0.5 * H * height.acceleration, zero],
-                    np.r_[height.acceleration, zero],
-                )
-            else:
-                foot.set(raised)
-                swing(com, over, AMPLITUDE[[1, 0, 2]], t - 0.85)
-            yield structs.replace(both, stance=np.array([True, False]))
-
-    def measure():
-        return np.r_[com.error, foot.error[:3]]
-
-    listed = [com, foot, *upright(), tasks.Posture(kp=30.0, weight=1e-6)]
-    run = closed_loop(robot, listed, references(), measure)
-    assert np.abs(run.measured[850:]).max() < 1e-4
-    assert run.commands[-1].demand == "free"
-    after = places(robot, soles, run.states[-1])
-    np.testing.assert_allclose(after[0].translation, left.translation, atol=1e-4)
-    assert after[1].translation[2] - right.translation[2] == pytest.approx(0.05, abs=1e-4)
-    assert run.commands[-1].predicted.force[:4, 2].sum() == pytest.approx(robot.system().mass * 9.81, rel=0.01)
-
-
-@pytest.mark.slow
-def test_hand_reaches_a_point_while_the_centre_of_mass_stays():
-    robot, com = robots.load("talos"), tasks.CoM()
-    hand = tasks.Frame("gripper_left_base_link", "position")
-    state = robot.standing_state()
-    begin = places(robot, [hand.frame], state)[0].translation
-    goal, start = begin + REACH, robot.system().com(state.q)
-
-    def references():
-        standing = robot.standing_reference()
-        for k in range(500):
-            move(hand, begin, goal, 0.0, 0.4, min(k * H, 0.4))
-            yield standing
-
-    listed = [com, hand, *upright(), tasks.Posture(kp=30.0, weight=1e-6)]
-    run = closed_loop(robot, listed, references(), lambda: hand.error)
-    reached = places(robot, [hand.frame], run.states[-1])[0].translation
-    np.testing.assert_allclose(reached, goal, atol=1e-4)
-    np.testing.assert_allclose(robot.system().com(run.states[-1].q), start, atol=1e-4)
-    assert (np.abs(run.tau) <= robot.system().effort_limit).all()
 
 
 def test_regularized_contact_forces_share_the_sideways_force_equally():
@@ -230,20 +157,6 @@ def test_error_of_the_base_falls_from_tick_to_tick(shifted):
         assert errors[0] > 0.03
         assert falls(errors, 1e-3)
         assert errors[-1] < 2e-3
-
-
-def test_error_of_the_posture_falls_from_tick_to_tick(shifted):
-    """The target is a posture that the feet allow: the end of the base's motion."""
-    robot = robots.load("go1")
-    system = robot.system()
-    goal = system.joint_positions(shifted.states[-1].q)
-    reference = structs.replace(robot.standing_reference(), q=goal)
-    run = converge([tasks.Posture(kp=100.0, weight=1.0)], reference, lambda: np.zeros(0))
-    errors = np.linalg.norm([goal - system.joint_positions(state.q) for state in run.states], axis=1)
-    assert errors[0] > 0.1
-    assert falls(errors, 0.01 * errors[0])
-    assert errors[-1] < 0.05 * errors[0]
-    np.testing.assert_allclose(run.states[-1].q[:3], shifted.states[-1].q[:3], atol=5e-3)
 
 
 def test_errors_of_all_tasks_together_fall_from_tick_to_tick(shifted):
