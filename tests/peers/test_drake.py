@@ -1,16 +1,12 @@
-"""The bodies, stack and chain of `test_bodies`, and the standing and trotting quadruped, in Drake's SAP."""
-
-from collections.abc import Sequence
+"""The standing and trotting quadruped in Drake's SAP; `tests/bench/test_peers.py` compares single steps."""
 
 import numpy as np
 import pinocchio as pin
 import pytest
 
 from idcontrol import plants
-from idcontrol.bench.problems.machines import chain
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
-from idcontrol.dynamics.system import System
 from idcontrol.plants.exported import rigid_links
 from idcontrol.record.recording import load
 from idcontrol.scenes.locomotion import record_walk
@@ -18,96 +14,13 @@ from idcontrol.scenes.walk import WalkConfig, WalkScene
 from idcontrol.types import ContactForces, State
 from tests import scenes
 from tests.controllers import walker
-from tests.peers.test_bodies import G, H, falling_chain
+from tests.peers.test_bodies import G, H
 
 pytest.importorskip("pydrake")
 
-from pydrake.geometry import AddContactMaterial, Box, ProximityProperties, Sphere
-from pydrake.math import RigidTransform, RotationMatrix
-from pydrake.multibody.math import SpatialVelocity
-from pydrake.multibody.plant import AddMultibodyPlantSceneGraph, CoulombFriction, DiscreteContactApproximation
-from pydrake.multibody.tree import FixedOffsetFrame, RevoluteJoint, SpatialInertia, UnitInertia
-from pydrake.systems.analysis import Simulator
-from pydrake.systems.framework import DiagramBuilder
+from pydrake.geometry import Box
 
-
-class World:
-    """Bodies with spheres on level ground, stepped by SAP with contacts as stiff as the step allows."""
-
-    def __init__(self, mu: float, h: float = H) -> None:
-        self.builder = DiagramBuilder()
-        self.plant, _ = AddMultibodyPlantSceneGraph(self.builder, time_step=h)
-        self.plant.set_discrete_contact_approximation(DiscreteContactApproximation.kSap)
-        self.plant.mutable_gravity_field().set_gravity_vector([0.0, 0.0, -G])
-        self.surface = ProximityProperties()
-        AddContactMaterial(point_stiffness=1e12, friction=CoulombFriction(mu, mu), properties=self.surface)
-        self.surface.AddProperty("material", "relaxation_time", h)
-
-    def lay_ground(self) -> None:
-        """A box whose top is level with the origin."""
-        under = RigidTransform(np.array([0.0, 0.0, -1.0]))
-        self.plant.RegisterCollisionGeometry(
-            self.plant.world_body(), under, Box(20.0, 20.0, 2.0), "ground", self.surface
-        )
-
-    def add(self, name: str, mass: float, inertia: float, centres: Sequence[Sequence[float]], radius: float):
-        """A body with the inertia [kg m²] of a ball, and spheres fixed to it."""
-        body = self.plant.AddRigidBody(
-            name, SpatialInertia(mass, np.zeros(3), UnitInertia(*np.full(3, inertia / mass)))
-        )
-        for i, centre in enumerate(centres):
-            at = RigidTransform(np.array(centre))
-            self.plant.RegisterCollisionGeometry(body, at, Sphere(radius), f"{name} {i}", self.surface)
-        return body
-
-    def start(self) -> None:
-        """Build the simulator; no body can be added afterwards."""
-        self.plant.Finalize()
-        self.simulator = Simulator(self.builder.Build())
-        self.context = self.plant.GetMyMutableContextFromRoot(self.simulator.get_mutable_context())
-
-    def place(self, body, position: Sequence[float], velocity: Sequence[float] = (0.0, 0.0, 0.0)) -> None:
-        self.plant.SetFreeBodyPose(self.context, body, RigidTransform(np.array(position)))
-        spatial = SpatialVelocity(np.zeros(3), np.array(velocity))
-        self.plant.SetFreeBodySpatialVelocity(context=self.context, body=body, V_JpJc=spatial)
-
-    def run(self, seconds: float) -> None:
-        self.simulator.AdvanceTo(seconds)
-
-
-def add_machine(world: World, system: System, contacts: SphereContacts) -> tuple[list, list]:
-    """The links of a machine and their joints; None is the joint of the floating base."""
-    parts, joints, plant = [], [], world.plant
-    for link in rigid_links(system, contacts):
-        about = link.inertia + link.mass * (link.com @ link.com * np.eye(3) - np.outer(link.com, link.com))
-        unit = about / link.mass
-        moments = UnitInertia(*np.diag(unit), unit[0, 1], unit[0, 2], unit[1, 2])
-        # some manufacturers publish inertias that no rigid body can have
-        part = plant.AddRigidBody(link.name, SpatialInertia(link.mass, link.com, moments, skip_validity_check=True))
-        for sphere in link.spheres:
-            shape, at = Sphere(sphere.radius), RigidTransform(sphere.centre)
-            plant.RegisterCollisionGeometry(part, at, shape, f"foot {sphere.identity}", world.surface)
-        joint = None
-        if link.kind != "free":
-            parent = plant.world_body() if link.parent < 0 else parts[link.parent]
-            at = RigidTransform(RotationMatrix(link.rotation), link.position)
-            frame = plant.AddFrame(FixedOffsetFrame(f"{link.name} at", parent.body_frame(), at))
-            joint = plant.AddJoint(RevoluteJoint(link.name, frame, part.body_frame(), link.axis))
-        parts.append(part)
-        joints.append(joint)
-    return parts, joints
-
-
-def test_a_falling_chain_goes_where_ours_goes():
-    """Both step velocities first and from the same terms, so they agree to rounding; `test_bodies` checks ours."""
-    world, system = World(0.5), chain(4)
-    _, joints = add_machine(world, system, SphereContacts(system, ("hinge3",), 0.01, plane(), 0.5))
-    world.start()
-    for joint, angle in zip(joints, [0.0, 0.3, 0.1, -0.4], strict=True):
-        joint.set_angle(world.context, angle)
-    world.run(0.2)
-    fallen = [joint.get_angle(world.context) for joint in joints]
-    np.testing.assert_allclose(fallen, falling_chain("coulomb-lcp", H), rtol=0, atol=1e-9)
+from idcontrol.bench import drake
 
 
 class Quadruped:
@@ -116,47 +29,40 @@ class Quadruped:
     def __init__(self, setup: plants.Setup) -> None:
         self.last = None
         self._system, spheres = setup.system, setup.contacts
-        self._world = world = World(float(spheres.mu[0]), setup.dt)
-        world.lay_ground()
-        parts, joints = add_machine(world, self._system, spheres)
-        self._base = parts[0]
+        self._world = world = drake._DrakeWorld(setup.dt, np.array([0.0, 0.0, -G]))
+        surface = world.surface(float(spheres.mu[0]))
+        world.plant.RegisterCollisionGeometry(
+            world.plant.world_body(), drake.GROUND_POSE, Box(*drake.GROUND), "ground", surface
+        )
+        self._links = rigid_links(self._system, spheres)
+        self._bodies, self._joints = drake._add(self._links, world)
         self._foot = {
-            part.index(): sphere.identity
-            for part, link in zip(parts, rigid_links(self._system, spheres), strict=True)
+            body.index(): sphere.identity
+            for body, link in zip(self._bodies, self._links, strict=True)
             for sphere in link.spheres
         }
-        by_name = {joint.name(): joint for joint in joints if joint is not None}
-        self._driven = [by_name[name] for name in self._system.actuated_names]
+        self._driven = [self._joints[name] for name in self._system.actuated_names]
         for joint in self._driven:
             world.plant.AddJointActuator(joint.name(), joint)
-        world.start()
+        world.finish()
         self._motors = world.plant.get_actuation_input_port().FixValue(world.context, np.zeros(len(self._driven)))
         self._t = 0.0
 
     def reset(self, state: State) -> State:
-        world, system = self._world, self._system
-        quaternion = pin.Quaternion(state.q[3:7])
-        turn, v = quaternion.matrix(), system.from_pinocchio(state.v)
-        pose = RigidTransform(RotationMatrix(turn), state.q[:3])
-        world.plant.SetFreeBodyPose(world.context, self._base, pose)
-        moving = SpatialVelocity(turn @ v[3:6], turn @ v[:3])
-        world.plant.SetFreeBodySpatialVelocity(context=world.context, body=self._base, V_JpJc=moving)
-        angles = system.joint_positions(state.q)
-        for joint, angle, rate in zip(self._driven, angles, v[6:], strict=True):
-            joint.set_angle(world.context, angle)
-            joint.set_angular_rate(world.context, rate)
+        for link, body in zip(self._links, self._bodies, strict=True):
+            drake._place(self._world, link, body, self._joints, state)
         return state
 
     def step(self, tau: np.ndarray, dt: float) -> State:
         self._motors.GetMutableData().set_value(tau)
         self._t += dt
-        self._world.run(self._t)
+        self._world.step()
         return self._state()
 
     def _state(self) -> State:
         world, system = self._world, self._system
-        pose = world.plant.EvalBodyPoseInWorld(world.context, self._base)
-        moving = world.plant.EvalBodySpatialVelocityInWorld(world.context, self._base)
+        pose = world.plant.EvalBodyPoseInWorld(world.context, self._bodies[0])
+        moving = world.plant.EvalBodySpatialVelocityInWorld(world.context, self._bodies[0])
         turn = pose.rotation().matrix()
         angles = np.array([joint.get_angle(world.context) for joint in self._driven])
         rates = [joint.get_angular_rate(world.context) for joint in self._driven]
