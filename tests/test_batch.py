@@ -5,10 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from idcontrol import controllers, robots, tasks
+from idcontrol import robots, tasks
 from idcontrol.batch import Commands, Controllers, References
-from idcontrol.controllers import Gains, InverseSettings, Setup
-from idcontrol.dynamics.system import System
+from idcontrol.controllers import InverseSettings
 from idcontrol.errors import InputError
 from idcontrol.types import State, Status
 from tests.parameters import one_fast
@@ -91,31 +90,6 @@ def test_a_row_on_soles_with_tasks_equals_a_single_controller_bit_for_bit():
     assert ours.status[2] == Status.FAILED
 
 
-def gains(inputs: tuple[np.ndarray, np.ndarray]) -> Gains:
-    return Gains(kp=inputs[0], kd=inputs[1])
-
-
-def test_torques_agree_with_pinocchio_terms_to_rounding():
-    batch, inputs = Controllers("id-coulomb-qp", ROBOT, N, mu=MU), demands()
-    ours = stepped(batch, inputs)
-    compiled = ROBOT.system()
-    names = compiled.actuated_names
-    for i in range(3):  # slow rows, in which no decision depends on the last digit
-        system = System(compiled.model, actuated=names, effort_limit=compiled.effort_limit, limits=compiled.limits)
-        setup = Setup(
-            system=system,
-            contacts=ROBOT.contacts(float(MU[i]), system=system),
-            h=H,
-            acceleration_gains=gains(ROBOT.acceleration_gains()),
-            torque_gains=gains(ROBOT.torque_gains(names)),
-        )
-        single = controllers.build("id-coulomb-qp", setup)
-        for (t, q, v, references), command in zip(inputs, ours, strict=True):
-            alone = single(State(t=t, q=q[i], v=v[i]), references.row(i))
-            # terms agree to 1e-14, and the condition of contact problems is about 1e4
-            assert command.tau[i] == pytest.approx(alone.tau, rel=0, abs=1e-9)
-
-
 def test_a_nan_row_gets_no_torque_and_does_not_affect_others():
     whole = stepped(Controllers("id-coulomb-qp", ROBOT, N, mu=MU), demands())
     inputs = demands()
@@ -149,21 +123,6 @@ def test_no_row_is_stepped_in_python(name, robot, mu, monkeypatch):
     references = References.standing(home + 0.1 * wild * rng.normal(size=(n, 12)), 4)
     commands = batch(0.0, q, wild * rng.normal(size=(n, 18)), references)
     assert (commands.status <= Status.REPAIRED).all()
-
-
-@pytest.mark.parametrize("name", ["id-coulomb-qp", "id-coulomb-lcp"])
-def test_rows_with_infinite_friction_are_not_stepped_in_python(name, monkeypatch):
-    n = 5  # slow rows, whose roles are consistent
-    ours, model = Controllers(name, ROBOT, n, mu=np.inf), Controllers("id-noslip-qp", ROBOT, n, mu=np.inf)
-    monkeypatch.setattr(ours, "_step_in_python", lambda *_: pytest.fail("a row is stepped in Python"))
-    singles = [ours.single(np.inf) for _ in range(n)]
-    for t, q, v, references in demands():
-        references = References(*(rows[:n] for rows in references))
-        command, expected = ours(t, q[:n], v[:n], references), model(t, q[:n], v[:n], references)
-        for i in range(n):
-            assert (command.tau[i] == singles[i](State(t=t, q=q[i], v=v[i]), references.row(i)).tau).all()
-        if name == "id-coulomb-qp":  # its second stage is the same as in the model without slip
-            np.testing.assert_allclose(command.tau, expected.tau, rtol=0, atol=1e-8)
 
 
 @pytest.mark.parametrize("threads", [2, 5, 40])

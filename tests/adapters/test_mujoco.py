@@ -22,13 +22,6 @@ def model():
     return foreign.go1()
 
 
-def moving(robot) -> State:
-    """Return a state in which the base and all joints turn."""
-    system, rng = robot.system(), np.random.default_rng(0)
-    q = system.integrate(robot.standing_state().q, 0.3 * rng.standard_normal(18), 1.0)
-    return State(t=0.0, q=q, v=rng.standard_normal(18))
-
-
 @pytest.mark.parametrize("name", ["arm", "panda", "links", "solo12", "anymal"])
 def test_every_robot_agrees_with_its_own_machine(name):
     robot, model = robots.load(name), foreign.same(robot=name)
@@ -37,45 +30,6 @@ def test_every_robot_agrees_with_its_own_machine(name):
     seen = bridge.place(data, State(t=0.0, q=state.q, v=np.linspace(-1.0, 1.0, system.model.nv)))
     np.testing.assert_allclose(seen.q, state.q, atol=1e-12)
     np.testing.assert_allclose(seen.v, np.linspace(-1.0, 1.0, system.model.nv), atol=1e-12)
-
-
-def test_free_fall_in_mujoco_equals_free_fall_in_pinocchio(model, robot):
-    """MuJoCo's accelerations in the air equal Pinocchio's, so conventions, signs and order are right."""
-    model.dof_damping[:], model.dof_armature[:], model.dof_frictionloss[:] = 0.0, 0.0, 0.0
-    bridge, system, data = Bridge(model, robot), robot.system(), mujoco.MjData(model)
-    state = moving(robot)
-    state.q[2] += 1.0
-    bridge.place(data, state)
-    tau = np.linspace(-5.0, 5.0, 12)
-    bridge.actuate(data, tau)
-    mujoco.mj_forward(model, data)
-    system.update(state.q, state.v)
-    wrench = np.concatenate([np.zeros(6), tau])
-    a = np.linalg.solve(system.M, wrench - system.bias)
-    joints = [model.joint(name).dofadr[0] for name in system.actuated_names]
-    # MuJoCo's importer balances inertias that no body can have, and welds the tiny links
-    np.testing.assert_allclose(data.qacc[joints], a[6:], rtol=2e-2, atol=0.5)
-
-
-def test_servos_become_motors_and_a_control_is_a_torque(model, robot):
-    bridge, data, tau = Bridge(model, robot), mujoco.MjData(model), np.linspace(-9.0, 9.0, 12)
-    bridge.place(data, robot.standing_state())
-    bridge.actuate(data, tau)
-    mujoco.mj_forward(model, data)
-    joints = [model.joint(name).dofadr[0] for name in robot.system().actuated_names]
-    np.testing.assert_allclose(data.qfrc_actuator[joints], tau)
-
-
-def test_joints_without_actuator_and_geared_motors_are_driven(model, robot):
-    names = robot.system().actuated_names
-    model.actuator_trnid[0, 0] = model.joint(names[5]).id  # the first joint has no actuator, and another joint has two
-    model.actuator_gear[1, 0] = 9.0
-    bridge, data, tau = Bridge(model, robot), mujoco.MjData(model), np.linspace(-9.0, 9.0, 12)
-    bridge.place(data, robot.standing_state())
-    bridge.actuate(data, tau)
-    mujoco.mj_forward(model, data)
-    joints = [model.joint(name).dofadr[0] for name in names]
-    np.testing.assert_allclose((data.qfrc_actuator + data.qfrc_applied)[joints], tau, atol=1e-12)
 
 
 def test_standing_feet_carry_the_weight(model, robot):
@@ -91,25 +45,14 @@ def test_standing_feet_carry_the_weight(model, robot):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "changes", "line"),
+    ("changes", "line"),
     [
-        (lambda m: None, {"joints": {"FL_hip_joint": "FL_hop_joint"}}, "did you mean 'FL_hip_joint'"),
-        (
-            lambda m: m.jnt_axis.__setitem__(2, -m.jnt_axis[2]),
-            {},
-            "_thigh_joint of the MuJoCo model has a different axis",
-        ),
-        (
-            lambda m: m.qpos0.__setitem__(9, 1.0),
-            {},
-            "the link that FR_calf_joint .* another zero",
-        ),
-        (lambda m: None, {"joints": {"FL_hip_joint": "FR_hip_joint"}}, "mm away from FL_hip_joint"),
-        (lambda m: None, {"feet": {"LF": "toe"}}, "no site, geom or body 'toe'"),
+        ({"joints": {"FL_hip_joint": "FL_hop_joint"}}, "did you mean 'FL_hip_joint'"),
+        ({"joints": {"FL_hip_joint": "FR_hip_joint"}}, "mm away from FL_hip_joint"),
+        ({"feet": {"LF": "toe"}}, "no site, geom or body 'toe'"),
     ],
 )
-def test_a_model_with_mismatched_names_is_refused(model, robot, spoil, changes, line):
-    spoil(model)
+def test_a_model_with_mismatched_names_is_refused(model, robot, changes, line):
     with pytest.raises((InputError, UnknownName), match=line) as refused:
         Bridge(model, robot, **changes)
     assert "\n" not in str(refused.value)

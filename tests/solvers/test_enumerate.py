@@ -88,15 +88,7 @@ def test_the_two_ends_of_a_bar_share_the_internal_force_of_the_target():
     np.testing.assert_allclose(result.y, [1.5, 0.5, 0.2, -0.2, 0.0, 0.0], atol=1e-7)
     # an internal force beyond the second foot's friction ends on its pyramid: nearest point of f_S2 = -0.5 f_N2, f_S1 =
     # -f_S2
-    far = NearestProblem(
-        V=problem.V,
-        v0=v0,
-        mu=problem.mu,
-        T=problem.T,
-        t0=problem.t0,
-        target=np.array([1.5, 0.5, 1.0, -1.0, 0.0, 0.0]),
-        weights=problem.weights,
-    )
+    far = problem._replace(target=np.array([1.5, 0.5, 1.0, -1.0, 0.0, 0.0]))
     f = nearest_solution(far, result.y).y
     assert f[3] == pytest.approx(-0.5 * f[1], abs=1e-7)
     # minimize (1.5 - d)² over f_N1 = 2 - a, f_N2 = a, f_S1 = a/2: derivative 2·(a - 0.5)·2 + (a/2 - 1)·2 = 0
@@ -172,17 +164,8 @@ def test_wrong_shapes_and_infinite_friction_are_refused():
     problem, start = random_problem(np.random.default_rng(3), 1, np.array([0.5]))
     with pytest.raises(InputError, match="have shapes"):
         nearest_solution(problem, start[:2])
-    infinite = NearestProblem(
-        V=problem.V,
-        v0=problem.v0,
-        mu=np.array([np.inf]),
-        T=problem.T,
-        t0=problem.t0,
-        target=problem.target,
-        weights=problem.weights,
-    )
     with pytest.raises(InputError, match="no-slip"):
-        nearest_solution(infinite, start)
+        nearest_solution(problem._replace(mu=np.array([np.inf])), start)
 
 
 def squeezed(rng, n, mu):

@@ -98,19 +98,6 @@ def test_a_failed_run_is_a_row_that_says_why(compare):
     assert [row["completed"] for row in rows_of(out)] == [True, False, False, False, False]
 
 
-@pytest.mark.slow
-def test_only_failed_rows_run_again(compare, drift):
-    counts = drift / "counts"
-    counts.mkdir()
-    fixed = ("--set", f"count_in={counts}", "--out", "c")
-    assert compare(*fixed, "--seeds", "2", "--jobs", "1")[0] == 0
-    assert compare(*fixed, "--seeds", "3")[0] == 0
-    assert sorted(path.name.partition("-")[2] for path in counts.iterdir()) == ["0", "1", "2"]
-    for _ in range(2):
-        assert compare(*fixed, "--set", "trouble=raise")[0] == 1
-    assert len(list(counts.iterdir())) == 5
-
-
 def _cut(path):
     path.write_bytes(path.read_bytes()[:-1])
 
