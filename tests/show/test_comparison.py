@@ -126,21 +126,6 @@ def test_a_failed_run_reports_its_reason(tmp_path, metrics, reason):
     assert (outcome.reason, outcome.done, outcome.metrics) == (reason, reason is None, metrics)
 
 
-@pytest.mark.slow
-def test_torques_of_all_runs_lie_over_each_other_on_one_time_axis(folder):
-    outcomes = [o for o in record.load(folder).outcomes if o.metrics is not None]
-    plots = overlay([(o.row.name, o) for o in outcomes])
-    curves = {curve.of: curve for curve in plots.sections[0].panels[0].curves}
-    assert len(curves) == 4 * 12
-    for o in outcomes:
-        run = load(o.folder)
-        np.testing.assert_array_equal(curves["RF_HFE", o.row.name].values, run.arrays["tau"][:, 4])
-    assert {name for names in plots.choices.values() for name in names} == {name for of in curves for name in of} | {
-        *walks.FEET
-    }
-    assert len(plots.moments) == len(outcomes)
-
-
 def test_overlaid_curves_open_on_two_strides_of_the_shortest_run(folder, tmp_path):
     first = record.load(folder).outcomes[0]
     walks.record(tmp_path / "short", data=walks.arrays(0.6))
