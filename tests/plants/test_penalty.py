@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 from idcontrol import plants
 from idcontrol.bench.problems import machines
 from idcontrol.contact.terrain import plane
-from idcontrol.plants.penalty import SINK_M, Penalty, SpringGround, longest_stable
+from idcontrol.plants.penalty import (
+    SINK_M,
+    ContactPoints,
+    FrictionSprings,
+    Penalty,
+    SpringGround,
+    ground_forces,
+    longest_stable,
+)
 from idcontrol.types import State
 
 H = 1e-3
@@ -92,3 +100,17 @@ def test_the_longest_stable_step_is_where_the_spectral_radius_passes_one(k, b, w
     assert radius(1.001 * h) > 1.0
     # drag counts where it is the larger damper
     assert longest_stable(SpringGround(k, 0.0, b), w) == h
+
+
+def test_a_spring_forgets_its_stretch_in_the_air_and_yields_where_it_slides():
+    def after(stretch: float, *, touching: bool) -> tuple[float, float]:
+        """Return friction and stretch of a point at rest, 1 mm deep, with a friction coefficient of 0.5."""
+        rest = np.zeros(3)
+        point = ContactPoints(rest, rest, np.zeros((3, 3)), gap=np.full(1, -1e-3), mu=np.full(1, 0.5))
+        springs = FrictionSprings(stretch=np.array([[0.0], [stretch], [0.0]]), touching=np.array([touching]))
+        force, _, _ = ground_forces(point, SpringGround(1e4, 50.0, -1.0), springs, H, 1)
+        return float(force[1]), float(springs.stretch[1, 0])
+
+    assert after(4e-4, touching=False) == (0.0, 0.0)
+    assert after(4e-4, touching=True) == pytest.approx((-4.0, 4e-4))
+    assert after(6e-4, touching=True) == pytest.approx((-5.0, 5e-4))

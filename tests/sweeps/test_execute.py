@@ -179,6 +179,20 @@ def test_an_attempt_reports_compilation_and_can_be_closed_twice(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_a_worker_makes_the_runs_that_are_not_done(machine, monkeypatch, tmp_path, there):
+    waited = []
+    process = SimpleNamespace(wait=lambda: waited.append("row"))
+    monkeypatch.setattr(
+        execute, "_start", lambda row, runs: machine.begun.append(row.name) or SimpleNamespace(process=process)
+    )
+    monkeypatch.setattr(execute, "_finish", lambda attempt: waited.append("finished"))
+    if there:
+        (tmp_path / "row").mkdir()
+    execute._in_a_worker(planned("row"), tmp_path)
+    assert (machine.begun, waited) == (([], []) if there else (["row"], ["row", "finished"]))
+
+
 def test_a_reason_names_files_where_they_are_kept(ended, tmp_path):
     said = f"idcontrol: see {tmp_path}/.row.0123/traceback.txt"
     remains = ended(1, ["traceback.txt"], said)
