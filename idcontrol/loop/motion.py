@@ -17,9 +17,9 @@ opposite hips look alike.
 Positions of joints, torques and IMU pass through the same filter, two lags of `SMOOTHING_S` in a row, which also
 differentiates: ``q̇ = (q₁ - q₂)/T`` and ``q̈ = (q - 2 q₁ + q₂)/T²``. Velocities that the drives compute are used only for
 the torques of their damping, which are uncertain by the damping times the difference from q̇. Readings may be late by
-`LAG_S`, which makes the drives' feedback uncertain by ``LAG_S (kp q̇ + kd q̈)``. The accelerometer's
-reading is the acceleration of the base, by the principle of equivalence, so the attitude does not matter. The mean of z
-is subtracted; it has the offsets of encoders and accelerometer.
+`LAG_S`, within which commanded torques and targets change: the effect of that change on δ is allowed. The
+accelerometer's reading is the acceleration of the base, by the principle of equivalence, so the attitude does not
+matter. The mean of z is subtracted; it has the offsets of encoders and accelerometer.
 
 **Weak drives.** Dry friction hides a weak drive from this, but a lost share of the torque is proportional to the torque
 over a long time, and friction is bounded. The errors δ of each joint are therefore regressed on its torque τ over
@@ -93,7 +93,10 @@ class Signals(NamedTuple):
         v: Velocity in Pinocchio's layout, shape (nv,).
         acceleration: Acceleration in the system's order, shape (m,).
         up: Vertical direction in the base's axes, shape (3,).
-        doubt: Error of the drives' torques if they feed back another velocity, or later readings, shape (1,) [N m].
+        doubt: Error of the drives' torques if they feed back another velocity; of the worst joint, also its error if
+            readings are late; shape (1,) [N m].
+        late: Changes of the commanded torques, and of the drives' targets times their gains, within `LAG_S`, shape (a,)
+            [N m].
     """
 
     now: Array
@@ -104,6 +107,7 @@ class Signals(NamedTuple):
     acceleration: Array
     up: Array
     doubt: Array
+    late: Array
 
 
 class _Robot(NamedTuple):
@@ -203,7 +207,7 @@ class MotionJudge:
         weight[6:] = 1.0 / (JOINT * torque)
         now, once, twice = np.zeros((3, 3 * a + 6))
         self._signals = Signals(
-            now, once, twice, np.zeros(system.model.nq), np.zeros(m), np.zeros(m), np.zeros(3), np.zeros(1)
+            now, once, twice, np.zeros(system.model.nq), np.zeros(m), np.zeros(m), np.zeros(3), np.zeros(1), np.zeros(a)
         )
         self._signals.q[6] = 1.0
         position, rotation = placement_views(system.data.oMi)
@@ -326,7 +330,8 @@ def smooth(
         speed = (once[j] - twice[j]) / SMOOTHING_S
         acceleration = (now[j] - 2.0 * once[j] + twice[j]) / SMOOTHING_S**2
         signals.doubt[0] += sent[4, j] * abs(twice[speeds + j] - speed)
-        signals.doubt[0] += LAG_S * abs(sent[3, j] * speed + sent[4, j] * acceleration)
+        slope = (once[a + j] - twice[a + j]) / SMOOTHING_S
+        signals.late[j] = LAG_S * (slope + sent[3, j] * speed + sent[4, j] * acceleration)
         signals.q[robot.at_q[j]], signals.v[robot.order[6 + j]] = twice[j], speed
         signals.acceleration[6 + j] = acceleration
     signals.up[0] = 2.0 * (q[3] * q[5] - q[6] * q[4])
@@ -391,7 +396,7 @@ def isolate(bound: Bound, share: float, long: bool) -> tuple[int, bool]:  # prag
         z[i] -= mean[i]
         size += z[i] * z[i]
     project(B, L, force, z)
-    worst, most = -1, ALONE * size
+    worst, most, least = -1, ALONE * size, 1.0
     for j in range(off.shape[0]):
         for r in range(rows):
             along[r] = B[r, 6 + j]
@@ -402,7 +407,12 @@ def isolate(bound: Bound, share: float, long: bool) -> tuple[int, bool]:  # prag
         off[j] = z[6 + j] / (seen * robot.weight[6 + j]) if seen > SEEN else 0.0
         explained = z[6 + j] ** 2 / seen if seen > SEEN else 0.0
         if explained > most:
-            worst, most = j, explained
+            worst, most, least = j, explained, seen
+    if worst >= 0:
+        for i in range(m):
+            z[i] = robot.weight[i] * signals.late[i - 6] if i >= 6 else 0.0
+        project(B, L, force, z)
+        signals.doubt[0] += abs(z[6 + worst]) / (least * robot.weight[6 + worst])
     return worst, lacks(losses, off, torque, share) and long
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from idcontrol.loop.safety import Fault, Mode
+from idcontrol.loop.session import resolve
+from idcontrol.scenes.walk import ActuatorSettings, WalkConfig, WalkPath
 from idcontrol.sensing import Sensing
+from tests.loop import storms
 from tests.loop.sensors import READINGS, spoil
-from tests.loop.storms import AHEAD, Body, walking
+from tests.loop.storms import AHEAD, WALK, Body, walking
 
 SENSING = {
     "sent base": Sensing(),
@@ -65,6 +68,17 @@ def test_constant_errors_of_encoders_that_drives_share_are_no_fault():
 @pytest.mark.slow
 def test_constant_errors_of_sensors_of_a_weak_robot_are_no_fault():
     check(walk("solo12", "torque", "typical", "sent base", 3.0, 493, (0.286, -0.043, 0.149)))
+
+
+@pytest.mark.slow
+def test_torques_that_change_quickly_and_late_readings_are_no_fault_of_a_robot_with_friction(monkeypatch):
+    path, actuators = WalkPath(kind="command", command=((0.0, -0.13, 0.09, -0.11),)), ActuatorSettings(kind="robot")
+    session = resolve(WALK, WalkConfig(robot="go1", duration_s=30.0, path=path, actuators=actuators))
+    monkeypatch.setattr(storms, "session_of", lambda *args: session)
+    friction = {"friction": session.setup().system.actuators.friction}
+    usual = storms.sensed
+    monkeypatch.setattr(storms, "sensed", lambda *args: usual(*args) | friction)
+    check(walk("go1", "torque", "late", "geometry", 1.0, 817))
 
 
 @pytest.mark.slow

@@ -133,6 +133,18 @@ def test_a_position_that_is_read_a_little_late_is_no_fault(late_s):
     assert any(verdicts) is (late_s > LAG_S)
 
 
+def test_a_torque_that_changes_may_be_wrong_by_its_change_within_the_age_of_readings():
+    """At rest, a torque grows by a third of its limit per second."""
+    by, state, torque, limit = standing("go1", 0.0)
+    sent, rate, k, fault = np.zeros((5, len(torque))), 1.0 / 3.0, 0, Fault.NONE
+    while not fault:
+        sent[0] = torque + rate * max(k * H - 0.3, 0.0) * limit * np.eye(12)[JOINT]
+        at = State(t=k * H, q=state.q, v=state.v)
+        fault = by(Sensed(state=at, tau=sent[0], accelerometer=np.array([0.0, 0.0, 9.81])), sent, SHARE)
+        k += 1
+    assert -by.off[JOINT] / limit[JOINT] == pytest.approx(SHARE + LAG_S * rate, abs=1.2 * rate * H)
+
+
 def test_a_velocity_that_the_drives_need_not_feed_back_is_no_fault():
     """At rest, a joint's velocity is read as 1 rad/s, so that damping seems to add a torque of 5 % of the limit."""
     for damping, wrong in ((0.05, 0.0), (0.0, 0.05)):  # shares of the limit: seemingly added, or really wrong
