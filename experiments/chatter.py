@@ -24,6 +24,7 @@ from msgspec import structs
 
 from idcontrol import controllers, robots
 from idcontrol.bench.problems import walks
+from idcontrol.bench.problems.machines import task_controllers
 from idcontrol.config.configuration import Duration, NotNegative, Positive, Rate, Seed
 from idcontrol.controllers import Gains, InverseSettings
 from idcontrol.errors import InputError
@@ -129,8 +130,7 @@ def run(config: Config, progress: Progress) -> Results:
             f"duration_s={config.duration_s} is shorter than 3 periods of {config.rate_hz} Hz; lengthen it"
         )
     path = swaying(robot, h, steps, config.speed_m_s)
-    names = [name for name in controllers.available() if name.startswith("id-") and "sensed" not in name]
-    cases = list(itertools.product(names, (True, False), config.noise_rad_s2))
+    cases = list(itertools.product(task_controllers(), (True, False), config.noise_rad_s2))
     runs = []
     for name, projected, noise in cases:
         runs.append(follow(robot, path, config, name, projected=projected, noise=noise, h=h))

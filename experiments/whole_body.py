@@ -12,7 +12,8 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from idcontrol import controllers, robots
+from idcontrol import robots
+from idcontrol.bench.problems.machines import task_controllers
 from idcontrol.contact.soles import Soles
 from idcontrol.controllers.settings import InverseSettings
 from idcontrol.controllers.tasks import DEMANDS
@@ -390,8 +391,7 @@ def _feet(t: Array, feet: Mapping[str, Array], names: Sequence[str]) -> Drawing:
 
 def _rehearsals(preset: WholeBodyConfig) -> Callable[[], Sequence[WholeBodyConfig]]:
     """Return a function that returns short runs, one with each controller that takes tasks."""
-    names = [name for name in controllers.available() if name not in ("pid", "id-sensed-1", "id-sensed-2")]
-    return lambda: [msgspec.structs.replace(preset, controller=name, duration_s=0.01) for name in names]
+    return lambda: [msgspec.structs.replace(preset, controller=name, duration_s=0.01) for name in task_controllers()]
 
 
 def by_feet(config: WholeBodyConfig) -> WholeBodyConfig:

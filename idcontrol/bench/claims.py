@@ -30,14 +30,6 @@ EXTRAS: Final = {"mujoco": ("mujoco",)}
 """Modules that each extra installs, for the extras that claims need."""
 JUDGED: Final = 200
 """Number of judged random steps, and number of judged hostile steps."""
-EXACT: Final = (
-    "id-noslip-lcp", "id-coulomb-lcp", "id-coulomb-smooth", "id-coulomb-cone", "id-coulomb-qp", "id-coulomb-qp-raw",
-    "id-noslip-qp",
-)  # fmt: skip
-"""Controllers with rigid contacts."""
-PREDICTING: Final = (*EXACT, "id-coulomb-qp-1", "id-sap", "id-constraint")
-PLAIN: Final = ("pid", "id-sensed-1")
-"""Controllers that predict no forces."""
 STIFF: Final = ("coulomb-lcp", "coulomb-cone", "dissipation", "noslip", "constraint")
 """Plants with rigid or nearly rigid contacts."""
 NO_JOINTS: Final[Array] = np.zeros(0)
@@ -154,7 +146,7 @@ def unlawful() -> float:
 def missed_weight_predicted() -> float:
     """Return the largest difference between the predicted forces at rest and the weight, relative to the weight."""
     worst, weight = [], machines.WALKER_MASS * machines.G
-    for name in PREDICTING:
+    for name in machines.task_controllers():
         predicted = machines.first_command(name).predicted
         total = np.zeros(3) if predicted is None else predicted.force.sum(axis=0)
         worst.append(np.abs(total - [0.0, 0.0, weight]).max() / weight)
@@ -182,7 +174,7 @@ def missed_acceleration() -> float:
     trunk, legs = np.split(contacts.detect(np.inf).jacobian, [6], axis=1)
     moving = np.concatenate((speed, np.linalg.solve(legs, -trunk @ speed)))
     worst = []
-    for name in EXACT:
+    for name in machines.task_controllers():
         v = np.zeros(18) if "noslip" in name else moving
         control, _ = machines.controller(name, settings=controllers.InverseSettings(project=False))
         state = structs.replace(at_rest, v=system.to_pinocchio(v))
@@ -220,13 +212,13 @@ def _under_predicted_forces(command: Command, system: System, contacts: SphereCo
 )
 def torque_excess() -> float:
     """Return the largest torque under absurd demands minus its limit [N m]; zero or negative if all limits hold."""
-    limit, rng = 12.0, np.random.default_rng(1)
+    limit, rng, predicting = 12.0, np.random.default_rng(1), machines.task_controllers()
     torques = [
         machines.first_command(name, acceleration=size * rng.normal(size=12), limit=limit).tau
-        for name in PREDICTING
+        for name in predicting
         for size in (1e2, 1e4, 1e6)
     ]
-    for name in PLAIN:
+    for name in (name for name in controllers.available() if name not in predicting):
         control, state = machines.controller(name, limit=limit)
         far = structs.replace(machines.standing(1e4 * rng.normal(size=12)), q=1e4 * rng.normal(size=12))
         torques.append(control(state, far).tau)

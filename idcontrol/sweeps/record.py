@@ -274,6 +274,7 @@ def flat_rows(outcomes: Sequence[RunOutcome]) -> list[dict[str, Any]]:
             "completed": False,
             **(o.metrics or {}),
             "reason": o.reason,
+            "verdict": o.reason or "completed",
             "out": str(o.folder),
         }
         for o in outcomes

@@ -69,16 +69,11 @@ def test_the_table_has_a_column_per_single_value_and_empty_cells_for_missing_val
     common = {"experiment": "drift", "preset": "default", "controller": "pid"}
     assert rows == [
         common
-        | {"mu": "inf", "gain.kp": "3.0", "completed": "True", "step_us.p50": "3.5", "reason": "", "out": "c/runs/a"},
+        | {"mu": "inf", "gain.kp": "3.0", "completed": "True", "step_us.p50": "3.5", "reason": "", "out": "c/runs/a"}
+        | {"verdict": "completed"},
         common
-        | {
-            "mu": "0.8",
-            "gain.kp": "4.0",
-            "completed": "False",
-            "step_us.p50": "",
-            "reason": "refused: too stiff",
-            "out": "c/runs/b",
-        },
+        | {"mu": "0.8", "gain.kp": "4.0", "completed": "False", "step_us.p50": "", "out": "c/runs/b"}
+        | dict.fromkeys(("reason", "verdict"), "refused: too stiff"),
     ]
     paths = [row.get("path") for row in json.loads((tmp_path / "rows.json").read_text())["rows"]]
     assert paths == [[1, 2], None]

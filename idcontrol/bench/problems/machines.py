@@ -122,6 +122,11 @@ def controller(
     return controllers.build(name, setup), walker_state(system)
 
 
+def task_controllers() -> list[str]:
+    """Return the names of all controllers that take whole-body tasks; they also predict contact forces."""
+    return [name for name in controllers.available() if getattr(controller(name)[0], "takes_tasks", False)]
+
+
 def first_command(name: str, *, acceleration: Array | None = None, limit: float = 1e3) -> Command:
     """Return the first command of the walker at rest, with joint forces up to `limit` [N].
 
