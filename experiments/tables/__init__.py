@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from idcontrol.experiments.tables import figures, printed
+from idcontrol.experiments.tables import printed
 from idcontrol.experiments.tables.claims import statement_table, statements
 from idcontrol.experiments.tables.results import (
     CONTROLLERS,
@@ -66,6 +66,5 @@ study = Study(
     summary="Zapolsky & Drumwright 2017, Tables 3 to 6: seven controllers on four terrains, in both presets",
     runs=RUNS,
     tables=tables,
-    pictures=figures.pictures,
     grouping=_line_and_panel,
 )

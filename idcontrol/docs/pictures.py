@@ -13,17 +13,11 @@ import nbformat
 import numpy as np
 from nbclient import NotebookClient
 
-from idcontrol import plants
-from idcontrol.bench.problems.machines import G, H, sled, sled_state
-from idcontrol.contact.terrain import plane
 from idcontrol.experiments import trot
 from idcontrol.record.recording import Run, load
 from idcontrol.scenes.walk import WalkGait, WalkPath
 
-SMOOTH = ("id-coulomb-qp", "id-coulomb-qp-raw", "pid")
-MODELS = {"coulomb-lcp": "o", "dissipation": "s", "sap": "^", "constraint": "x", "viscous": "+", "noslip": "v"}
 GAITS = ("trot", "walk", "pace", "bound", "flying-trot")
-SLOPE = np.deg2rad(15.0)
 LEG = ("LF_X_1", "LF_Y_2", "LF_Y_3")
 
 
@@ -34,20 +28,6 @@ def walk(controller: str, **settings: Any) -> Run:
         config = msgspec.structs.replace(trot.PRESETS["default"], **changes)
         trot.experiment.run(config, Path(folder) / "run", lambda share: None)
         return load(Path(folder) / "run")
-
-
-def smoothness(out: Path) -> None:
-    """Draw the torque of one hind knee over two strides, with each of three controllers."""
-    figure, axes = plt.subplots(len(SMOOTH), 1, figsize=(8, 5), sharex=True, sharey=True, layout="constrained")
-    for ax, controller in zip(axes, SMOOTH, strict=True):
-        run = walk(controller)
-        t, joint = run.arrays["t"], run.meta["layout"]["joints"].index("LH_Y_3")
-        rows = (t >= 1.1) & (t < 1.1 + 2 * run.meta["layout"]["gait_period_s"])
-        ax.plot(t[rows], run.arrays["tau"][rows, joint], lw=1.0)
-        ax.set_title(controller, loc="left", fontsize=10)
-        ax.set_ylabel("torque [N m]")
-    axes[-1].set_xlabel("time [s]")
-    save(figure, out)
 
 
 def gaits(out: Path) -> None:
@@ -94,32 +74,6 @@ def strides(out: Path) -> None:
     save(figure, out)
 
 
-def slid(name: str, mu: float) -> float:
-    """Return the distance that a body on four ball feet slides down a slope of 15 degrees in a second [m]."""
-    plant = plants.build(name, sled(plane((np.sin(SLOPE), 0.0, np.cos(SLOPE))), mu))
-    start = state = plant.reset(sled_state(SLOPE))
-    for _ in range(1000):
-        state = plant.step(np.zeros(0), H)
-    return float((state.q[:3] - start.q[:3]) @ [np.cos(SLOPE), 0.0, -np.sin(SLOPE)])
-
-
-def incline(out: Path) -> None:
-    """Draw how far a body slides down a slope with each contact model, and the difference from the closed form."""
-    figure, (far, off) = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
-    frictions = np.linspace(0.0, 0.4, 17)
-    exact = 0.5 * G * np.maximum(np.sin(SLOPE) - frictions * np.cos(SLOPE), 0.0)
-    far.plot(frictions, exact, color="0.75", lw=6, label="½ g (sin θ - μ cos θ) t²")
-    for name, mark in MODELS.items():
-        distance = np.array([slid(name, mu) for mu in frictions])
-        far.plot(frictions, distance, mark, ms=5, mfc="none", label=name)
-        off.semilogy(frictions, np.abs(distance - exact), f"{mark}-", ms=5, mfc="none", lw=0.6)
-    for ax, what in ((far, "slid in 1 s [m]"), (off, "distance from the law [m]")):
-        ax.set_xlabel("friction coefficient μ")
-        ax.set_ylabel(what)
-    far.legend(frameon=False, fontsize=9)
-    save(figure, out)
-
-
 def save(figure: plt.Figure, out: Path) -> None:
     """Write a picture, byte for byte reproducible."""
     for ax in figure.axes:
@@ -142,8 +96,6 @@ if __name__ == "__main__":
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     plt.rcParams["svg.hashsalt"] = "idcontrol"
-    smoothness(folder / "smoothness.svg")
-    incline(folder / "incline.svg")
     tutorial(Path(__file__).parent / "howto" / "notebook.ipynb")
     gaits(folder / "gaits.svg")
     strides(Path(__file__).parents[2] / "experiments" / "pictures" / "trot.svg")
