@@ -3,8 +3,6 @@
 Drumwright 2015, section VII-A.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """A test case: it takes a configuration and returns findings, series and drawings."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

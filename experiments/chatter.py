@@ -11,8 +11,6 @@ friction and motors without limits: only friction then bounds the internal force
 (docs/theory/dissipation.md).
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ swing; on the ground, the robot stands, is pushed, and takes its first steps. A 
 range ends the day.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 

@@ -13,8 +13,6 @@ The preset ``hostile`` runs every model on badly scaled problems (`idcontrol.ben
 judges each contact relative to its own quantities (`idcontrol.bench.judge.violation`).
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -10,8 +10,6 @@ corner hits, the change of momentum gives the impulse and its friction, the chan
 inertia, and the corner's vertical velocity before and after gives the restitution.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Many walks under random commands, pushes and friction: no unreported failure, no broken limit, no memory leak."""
 
-from __future__ import annotations
-
 import gc
 import tempfile
 from collections import Counter

@@ -9,8 +9,6 @@ Then the search runs on trots with `id-coulomb-smooth` at low friction, where se
 on every solved step with all feet on the ground, with the target and the budget that it has in the control loop.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

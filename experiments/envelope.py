@@ -5,8 +5,6 @@ bracket is halved `HALVINGS` times. Bisection assumes that a failing robot also 
 that survives the hard case has no limit within the bracket.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 Drumwright 2019, section 5.5, Tables 1 and 2.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """SAP and general solvers on the same steps: answers, times, iterations and errors (Castro et al. 2022, X-A)."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple

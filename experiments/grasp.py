@@ -1,7 +1,5 @@
 """An arm with four fingers holds a box and swings it (Zapolsky & Drumwright 2017, section 8, Fig. 18)."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The grasp of Zapolsky & Drumwright 2017, Fig. 18 and Table 6: ``idcontrol compare grasp --study grasping``."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables of the studies; titles, sentences and column heads come from ``paper/headings.toml``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final

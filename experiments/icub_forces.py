@@ -11,8 +11,6 @@ The log of the sway is from Ramadoss et al. 2022 (github.com/ami-iit/paper_ramad
 BSD 3-clause), in ``icub_sway.npz``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The record of an identification: parameters with standard deviations, and forces that the models do not explain."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

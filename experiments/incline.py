@@ -3,8 +3,6 @@
 Drumwright 2019, section 6.4; math.md, sections 10 and 11.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

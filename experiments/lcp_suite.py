@@ -6,8 +6,6 @@ problem is solved at several μ, equal at all contacts. With sliding friction a 
 if no method solves it, `idcontrol.solvers.existence.decide` searches for a solution or a proof that there is none.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

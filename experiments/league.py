@@ -5,8 +5,6 @@ The problems come from recorded trots and grasps, random steps of machines and b
 circular cone; `idcontrol.bench.judge.miss` measures, in the units of the problem, how far an answer violates this law.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final

@@ -1,7 +1,5 @@
 """The trot for ``idcontrol loop``, which runs it on the wall clock."""
 
-from __future__ import annotations
-
 from idcontrol.experiments import trot
 from idcontrol.scenes.session import WalkLoop
 

@@ -6,8 +6,6 @@ judges again are kept. Without run folders it first makes the runs, in ``runs/pa
 repeated.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shlex

@@ -1,7 +1,5 @@
 """A pendulum whose joint is a spring of 10¹⁵ N/m (Drumwright 2019, section 4.4, Fig. 4; math.md, section 11.1)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal

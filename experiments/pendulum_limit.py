@@ -1,7 +1,5 @@
 """A pendulum falls onto a joint limit of 10¹² N m/rad (Drumwright 2019, section 5.4, Fig. 6; math.md, section 11.2)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

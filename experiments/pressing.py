@@ -1,7 +1,5 @@
 """Findings and figure of a hand that presses against a wall (`idcontrol.scenes.press`)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

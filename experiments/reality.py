@@ -1,7 +1,5 @@
 """Claims about measured motions and public contact problems, for ``idcontrol trust --data FOLDER``."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Final

@@ -1,7 +1,5 @@
 """The record of a replay: a controller's torques in the states of a walk, beside the recorded torques."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@ Drumwright 2015, section VII-B, measures the computing times of such walks, on g
 viscous friction: ``idcontrol compare rough --study walk-times``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

@@ -3,8 +3,6 @@
 Zapolsky & Drumwright 2017, section 8.4.2, Fig. 19; section 6.2.3, Tables 1 and 2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import msgspec

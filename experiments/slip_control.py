@@ -8,8 +8,6 @@ Closed forms of a round patch under the force N, of radius a and depth d₀, wit
     N = π g R d₀²,   a = √(2 R d₀),   M = (8/15) μ N a   for each pad
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Annotated, NamedTuple
 

@@ -1,7 +1,5 @@
 """Smoothness of the torques of each controller on each plant, and the parts of their changes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path

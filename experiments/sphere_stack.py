@@ -3,8 +3,6 @@
 Drumwright 2019, section 6.5.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Castro et al. 2022, section X-B; math.md, section 10.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated

@@ -6,8 +6,6 @@ the deformation of a soft ground, so they start from a robot at rest in that gro
 against rigid contact with Coulomb friction.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable
 from functools import partial

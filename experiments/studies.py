@@ -5,8 +5,6 @@ has. The study `bumps` repeats a figure of a paper with the experiment `rough`: 
 bumps``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Findings of a walk along a route, with random arms and punches (`idcontrol.planners.route`)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

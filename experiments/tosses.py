@@ -1,7 +1,5 @@
 """Measured tosses of an acrylic cube, and the errors of every plant's simulation from the same state in flight."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 This is the walk of Zapolsky & Drumwright 2017, section 7.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

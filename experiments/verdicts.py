@@ -4,8 +4,6 @@ A number *agrees with the paper* within `WITHIN` of the printed value. Otherwise
 derives that the printed number is wrong or is another quantity; else it differs *unexplained*.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 

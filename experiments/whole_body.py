@@ -3,8 +3,6 @@
 All experiments are presets of one scene (`idcontrol.scenes.whole_body`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final

@@ -8,8 +8,6 @@ The argument is the number of episodes for each friction. In place of a learned 
 targets 50 times a second, with random errors. Drives follow the targets with the gains of the robot file.
 """
 
-from __future__ import annotations
-
 import argparse
 
 import numpy as np

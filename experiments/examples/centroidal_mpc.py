@@ -10,8 +10,6 @@ friction pyramids (Orin, Goswami & Lee 2013; Di Carlo et al. 2018). Footholds an
 Inverse kinematics turns the plan into whole-body targets.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

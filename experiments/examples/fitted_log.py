@@ -9,8 +9,6 @@ with the logged torques, from the logged state. Friction of each foot, mass and 
 squared differences of the velocities at the ends of these parts. `plant.linearize` gives the derivatives of each tick.
 """
 
-from __future__ import annotations
-
 import argparse
 from typing import Final, NamedTuple
 

@@ -10,8 +10,6 @@ K of the torques by state and reference. The drives compute
 feedback. Impedance commands correct each joint separately, with gains for the standing robot.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 from collections.abc import Callable

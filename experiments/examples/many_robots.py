@@ -7,8 +7,6 @@
 To train a policy on top, let the policy write `References` in place of the sway, and reset the rows whose episodes end.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 

@@ -9,8 +9,6 @@
 The `Bridge` maps joints and feet by their names and refuses a model in which these names mean something else.
 """
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

@@ -7,8 +7,6 @@
 Torque gains must tolerate the delay of one period between the processes; the gains of `links` do not at 1 kHz.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from idcontrol.controllers import Setup

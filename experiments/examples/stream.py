@@ -9,8 +9,6 @@ The file holds the fields of `idcontrol.mpc.Target` as arrays with one row for e
 such a file from the plans of `centroidal_mpc.py`, without a plant.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 from typing import Any

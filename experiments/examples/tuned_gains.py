@@ -10,8 +10,6 @@ damping of hips, thighs and calves. `controller.linearize` and `plant.linearize`
 derivatives of the state.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import time

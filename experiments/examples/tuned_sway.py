@@ -10,8 +10,6 @@ sensed state is noisy, and all links are heavier than the controller assumes; wi
 would be the best.
 """
 
-from __future__ import annotations
-
 import argparse
 from typing import Final
 

@@ -12,8 +12,6 @@ again and 20 periods pass without a command. At the end it prints how many comma
 with the motors on and without a new command.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

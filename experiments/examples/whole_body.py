@@ -15,8 +15,6 @@ motion. The joints' rows q give the torques::
 `id-coulomb-qp` makes no such assumption: it solves for forces and motion together, so that feet may slide and lift.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from idcontrol.controllers import Setup

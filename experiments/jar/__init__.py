@@ -9,8 +9,6 @@ four that depend on the object held in a hand.
 The arms are `machine`, the objects `things`, `hands` drives the arms, and `task` is the sequence of keyframes.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field

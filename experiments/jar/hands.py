@@ -6,8 +6,6 @@ its finger springs move between two configurations. The torque of these springs 
 closes around any object.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

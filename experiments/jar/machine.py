@@ -4,8 +4,6 @@ Joint frames, masses and inertias of the arm follow Bullet's and Drake's URDFs o
 collision shapes follow Wonik Robotics' URDF. A left hand is the right hand, mirrored in y.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import coal

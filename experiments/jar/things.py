@@ -5,8 +5,6 @@ The pegs reach into the mouth, centre the lid and keep it from sliding off; lid 
 The bowl has eight sloping walls. Each body's frame is at its centre of mass.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 

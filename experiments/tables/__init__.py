@@ -4,8 +4,6 @@ A study of the trot: ``idcontrol compare trot --study tables``. Fig. 16 is the s
 Fig. 18 is the study `grasping` of the experiment `grasp`, Fig. 19 the experiment `scaling`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from idcontrol.experiments.tables import printed

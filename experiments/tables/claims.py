@@ -1,7 +1,5 @@
 """Statements of Zapolsky & Drumwright 2017 in words, compared with the runs of both presets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import combinations, product
 from pathlib import Path

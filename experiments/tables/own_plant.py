@@ -7,8 +7,6 @@ prediction out, once with slow and once with immediate closing of gaps. It also 
 noise, immediate closing makes torques jump, so it is not the default.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

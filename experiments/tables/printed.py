@@ -1,7 +1,5 @@
 """Tables 3 to 6 of Zapolsky & Drumwright 2017: the paper beside the presets `paper` and `default`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Settings of the study of the tables, the paper's numbers, and access to the outcomes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

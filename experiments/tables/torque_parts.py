@@ -8,8 +8,6 @@ the contact forces f (math.md, section 3) of the feet in planned stance; b is th
 f splits into P f, an indeterminate part that does not act on the base (J_bᵀ P f = 0), and the part that the base needs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -3,8 +3,6 @@
 The quadruped trots on its diagonals with a duty factor of a half: two feet stand at any time, the other two swing.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final

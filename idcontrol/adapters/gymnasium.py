@@ -3,8 +3,6 @@
 Import this module before ``gymnasium.make("idcontrol/JointTargets-v0")``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A control step of n robots as a function of JAX arrays, with its gradient; also inside ``jax.jit``."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -3,8 +3,6 @@
 The frameworks' functions are `idcontrol.adapters.torch.step` and `idcontrol.adapters.jax.step`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pinocchio as pin
 

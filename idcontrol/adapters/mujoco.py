@@ -3,8 +3,6 @@
 `Bridge` maps joints and feet by their names in model and robot file, and checks that both describe the same robot.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -6,8 +6,6 @@ springs. Both raise at the first difference; the caller may accept other masses.
 limits and the ground are not compared.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Conversion of a MuJoCo model's actuators to motors, so that controls set joint torques."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from idcontrol.adapters.mujoco_comparison import Mapped, dofs

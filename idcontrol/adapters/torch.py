@@ -1,7 +1,5 @@
 """A control step of n robots as a function of PyTorch tensors, with its gradient."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from idcontrol.adapters import layer

@@ -5,8 +5,6 @@ and torque limits as our controllers. Unlike them, it bounds no torque rates and
 lift-off. TSID's friction pyramids are square, ``|f_s| ≤ μ f_n`` and ``|f_t| ≤ μ f_n``.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

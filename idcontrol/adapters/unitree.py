@@ -10,8 +10,6 @@ The robot reports neither position nor linear velocity of its base, no checksum 
 foot sensors are not used, since their values are not in newtons.
 """
 
-from __future__ import annotations
-
 import re
 import zlib
 from pathlib import Path

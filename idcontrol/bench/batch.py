@@ -1,7 +1,5 @@
 """Control steps per second of many controllers in one call (`idcontrol.batch`)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -5,8 +5,6 @@ textbook formula, Pinocchio's forward dynamics, torque limits. The tests named b
 random input and longer runs.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

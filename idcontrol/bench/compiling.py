@@ -1,7 +1,5 @@
 """Processor time of a first run, when no kernel has been compiled yet."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

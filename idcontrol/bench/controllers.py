@@ -1,7 +1,5 @@
 """Times of whole control steps, from state and reference to torques."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Check how well this computer can run idcontrol, and name a command that fixes or explains each problem."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.metadata
 import os

@@ -1,7 +1,5 @@
 """The walking robot and the heap of bodies in Drake, stepped by its SAP solver. Needs the package ``drake``."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Runs the sections of the bench in order."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Date and computer of the measurements."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

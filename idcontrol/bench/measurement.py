@@ -1,7 +1,5 @@
 """One row of the bench: a job, timed alternately with a peer's job and the floor (terms as in `idcontrol.bench`)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal

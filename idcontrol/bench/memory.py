@@ -1,7 +1,5 @@
 """Growth of memory over many steps, peak memory of a long run, and import time."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

@@ -5,8 +5,6 @@ the part of a controller that computes contact impulses and torques. Rows of the
 which gets whitened contact rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 

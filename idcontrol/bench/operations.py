@@ -6,8 +6,6 @@ absolute values do not count, and a square root counts once (Hunger 2007, "Float
 calculus").
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import textwrap

@@ -1,7 +1,5 @@
 """Times of plant steps: a walking quadruped and bodies in a container, compared with other simulators."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any

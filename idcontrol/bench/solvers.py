@@ -6,8 +6,6 @@ Our solvers get whitened rows with six columns, as in a control step (math.md, s
 that they need, assembled beforehand: only the solver itself is timed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 

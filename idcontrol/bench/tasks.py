@@ -4,8 +4,6 @@ TSID runs and measures its times in a process of its own (`idcontrol.adapters.ts
 rest with the same tasks, weights, friction and torque limits. Our controller and TSID alternate every `TURN` steps.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

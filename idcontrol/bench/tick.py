@@ -5,8 +5,6 @@ steps follow one another. At 1 kHz a rehearsal shortly before each tick warms th
 The loop's metrics contain the CPU time of a tick and the times of its parts (`idcontrol.loop.telemetry.PARTS`).
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

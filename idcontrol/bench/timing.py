@@ -1,7 +1,5 @@
 """Alternating timing of several jobs over a sequence of states."""
 
-from __future__ import annotations
-
 import gc
 import time
 from collections.abc import Callable, Sequence

@@ -7,8 +7,6 @@ signal that stopped the command. ``--json`` prints one JSON object on stdout and
 Slow imports are inside the functions of the commands, so ``idcontrol --help`` is fast.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import click

@@ -1,7 +1,5 @@
 """``idcontrol bench``: times of steps, compared with other packages."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

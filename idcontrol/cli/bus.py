@@ -1,7 +1,5 @@
 """``idcontrol bus``: connect a loop to a robot on a bus."""
 
-from __future__ import annotations
-
 import click
 
 from idcontrol.cli.console import DONE, print_json

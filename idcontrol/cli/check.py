@@ -1,7 +1,5 @@
 """``idcontrol check``: check a robot file or URDF."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping
 from typing import Any

@@ -3,8 +3,6 @@
 Standard input is a pipe from that process. Nothing is written to the pipe, and it closes when that process ends.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -1,7 +1,5 @@
 """``idcontrol completion``: let the shell complete names of commands, experiments, controllers and so on."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path

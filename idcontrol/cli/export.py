@@ -1,7 +1,5 @@
 """``idcontrol export``: write a run as a file for other tools."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

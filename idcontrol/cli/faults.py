@@ -3,8 +3,6 @@
 An error in a user's file and a full disk are not faults of idcontrol: the status is 2.
 """
 
-from __future__ import annotations
-
 import contextlib
 import tempfile
 import traceback

@@ -3,8 +3,6 @@
 The record of the run is deleted. The command ends when the process that started it ends (`idcontrol.cli.child`).
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 import tempfile

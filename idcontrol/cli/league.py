@@ -1,7 +1,5 @@
 """``idcontrol league``: every installed solver on contact problems, and one judge."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import Any

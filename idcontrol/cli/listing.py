@@ -1,7 +1,5 @@
 """``idcontrol list``: names for other commands, with descriptions, and settings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 

@@ -4,8 +4,6 @@ It reads a `ViewJob` (one line of JSON) from its standard input and ends when th
 its ring buffer of telemetry, so a tick takes the same time with and without a page.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select

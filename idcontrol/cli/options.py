@@ -1,7 +1,5 @@
 """Options of several commands, and the configuration that results from them."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``idcontrol replay``: ask a controller for its torques in the recorded states of a walk."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """``idcontrol report``: the page of a run or a comparison."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """``idcontrol run``: run an experiment, record it, print its metrics."""
 
-from __future__ import annotations
-
 import contextlib
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """Descriptions of settings (key, default, unit, allowed values, meaning), derived from their structs."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import json

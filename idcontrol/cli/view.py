@@ -1,7 +1,5 @@
 """``idcontrol view``: replay a recorded run in 3-D in the browser."""
 
-from __future__ import annotations
-
 import signal
 import webbrowser
 from pathlib import Path

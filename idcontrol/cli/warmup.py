@@ -1,7 +1,5 @@
 """``idcontrol warmup``: compile and cache the kernels."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import shlex

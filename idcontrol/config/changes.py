@@ -1,7 +1,5 @@
 """Differences between a configuration and its preset, as settings, command-line words and folder names."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ by dotted key (``friction.cap=0.5``). The last part of a key suffices if it is u
 end is optional (``duration=3``). An error names the key, or the command-line option that set it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
 import json

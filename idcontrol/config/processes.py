@@ -5,8 +5,6 @@ clone, a child would run other code than its parent. So a child is started by th
 of this file, and excludes the working directory from the module path (``-P``).
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import runpy

@@ -1,7 +1,5 @@
 """Controllers or plants by name: built-in, registered, from other packages, or from users' files by place."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar

@@ -3,8 +3,6 @@
 Experiments in `IN_3D` are shown as scenes in 3-D, all others by a figure that their run draws.
 """
 
-from __future__ import annotations
-
 import base64
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """Draw the pictures of the pages from new runs: ``python idcontrol/docs/pictures.py DIR``, or ``make figures``."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -1,7 +1,5 @@
 """Generated reference pages: settings from their structs, commands from their options."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The layout of a row of a record: channels of any shape, side by side in one array of numbers."""
 
-from __future__ import annotations
-
 import math
 import struct
 from collections.abc import Callable, Mapping, Sequence

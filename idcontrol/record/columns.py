@@ -1,7 +1,5 @@
 """The name and unit of each number in a channel, for tables."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping, Sequence

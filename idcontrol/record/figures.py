@@ -1,7 +1,5 @@
 """Plots of a locomotion run, section by section."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

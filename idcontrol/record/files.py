@@ -4,8 +4,6 @@ These are refused with a one-line error: links out of the folder, virtual and ex
 larger than their compressed files allow.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A run in a notebook: its summary, and the plots of its report as pictures."""
 
-from __future__ import annotations
-
 import html
 import io
 import textwrap

@@ -6,8 +6,6 @@ JSON. Blocks follow. A block has a magic number (4 bytes), its number of rows (u
 side in the order of the header. Numbers are little endian.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 import zlib

@@ -8,8 +8,6 @@ topic ``/events`` has the events, in the schema Log. Configuration, metrics and 
 Times are UTC, so that a run aligns with video and other logs.
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 from collections.abc import Iterator

@@ -39,8 +39,6 @@ A mean or maximum over an empty set (no stance foot, no prediction, no waypoint)
 data with a NaN, unless the docstring says that NaN is left out.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any

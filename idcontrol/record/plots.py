@@ -4,8 +4,6 @@ A page contains every row of a record, so a reader can zoom in to single control
 a page are thinned without loss of extremes. ``plots.js`` draws the curves with uPlot.
 """
 
-from __future__ import annotations
-
 import base64
 import zlib
 from collections.abc import Mapping, Sequence

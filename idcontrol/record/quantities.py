@@ -1,7 +1,5 @@
 """The displayed metrics: topic, label, unit and direction of each."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Positions are in the arrays: the channel ``q`` holds a robot's configuration, th
 body NAME. An experiment that records these channels can be replayed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 

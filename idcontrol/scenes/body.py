@@ -1,7 +1,5 @@
 """The body of a machine under whole-body tasks: the tasks, and the stance or swing of each foot."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, Final

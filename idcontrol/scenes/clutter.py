@@ -1,7 +1,5 @@
 """Balls and boxes dropped into a container, or on open ground, simulated with SAP (Castro et al. 2022, section X-C)."""
 
-from __future__ import annotations
-
 import coal
 import numpy as np
 

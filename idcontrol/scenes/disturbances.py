@@ -4,8 +4,6 @@ Each disturbance wraps the plant, the planner or the sensors, changes the plant'
 and controller another ground. Controllers have no switches for disturbances.
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Callable

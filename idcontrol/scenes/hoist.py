@@ -1,7 +1,5 @@
 """A simulated robot that hangs by its base, feet in the air, for tests of a loop before the first step."""
 
-from __future__ import annotations
-
 import msgspec
 import numpy as np
 

@@ -1,7 +1,5 @@
 """Record a walk: the channels that `idcontrol.record.metrics` and `idcontrol.show.report` read, one row per tick."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Motions of a `Body`: standing and swaying, or walking. Each is a planner for `idcontrol.loop.simulated.ticks`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

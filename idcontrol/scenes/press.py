@@ -10,8 +10,6 @@ Once the hand touches the wall, the controller assumes that the wall's surface m
 The force target contains the sensed friction, so the friction coefficient need not be known.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import msgspec

@@ -4,8 +4,6 @@ The planner of the run plans again in the recorded states, and the controller co
 reference. The torques move no robot, so different controllers are compared in equal states.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import msgspec

@@ -5,8 +5,6 @@ joints follow the home pose as far as these tasks leave them free. In each tick 
 (`idcontrol.scenes.motions`) or a `Press` (`idcontrol.scenes.press`) sets the references and the stance feet.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from typing import Annotated, Final

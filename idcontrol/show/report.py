@@ -1,7 +1,5 @@
 """The report of a run: one self-contained HTML page."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shlex

@@ -1,7 +1,5 @@
 """A comparison from its plan to its table, for the command line and Python."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

@@ -4,8 +4,6 @@ A run is written into a hidden folder, which is renamed at the end. So even afte
 if its folder exists, and two attempts at a row cannot mix.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The planned runs of a sweep: their settings, their names, their commands."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json

@@ -3,8 +3,6 @@
 The remaining time is estimated from the completed share and the elapsed time, without compilation and preparation.
 """
 
-from __future__ import annotations
-
 import contextlib
 import html
 import sys

@@ -1,7 +1,5 @@
 """Write and read the files of a sweep."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import fcntl

@@ -1,7 +1,5 @@
 """Make, name and list runs of an experiment, for the command line and Python."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Mapping

@@ -10,8 +10,6 @@
 The judge does not use the elimination, the scaling or the residual of any model.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

@@ -6,8 +6,6 @@ This is the bipotential of De Saxcé & Feng 1998. It states that contacts do not
 contacts do not open, that friction stays in its cone, and that sliding friction fully opposes the motion.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from idcontrol.types import Array

@@ -7,8 +7,6 @@ bound, and sliding friction fully opposes the motion. Maximal dissipation (math.
 edge of the pyramid.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 

@@ -1,7 +1,5 @@
 """The contact models that the judge supports."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

@@ -8,8 +8,6 @@ is ½|z|² + ½|ζ|². Solvers that accept quadratic costs minimize this cost. E
 minimizes t, with one more cone |(z, ζ)| ≤ t. OSQP does not support cones and is left out.
 """
 
-from __future__ import annotations
-
 import importlib
 import time
 from collections.abc import Callable

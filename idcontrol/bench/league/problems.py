@@ -4,8 +4,6 @@ A file is a NumPy ``.npz`` with the arrays of `FrictionProblem`: ``W`` (3 n, 3 n
 arrays are ignored.
 """
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path

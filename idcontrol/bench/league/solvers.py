@@ -3,8 +3,6 @@
 Other packages' solvers run in separate processes (`idcontrol.bench.league.peers`), one per interpreter, as some crash.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import select

@@ -4,8 +4,6 @@ The problems are assembled from whitened rows and constants (`idcontrol.models.w
 math.md, independently of the code of the contact models.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.optimize import linprog
 

@@ -1,7 +1,5 @@
 """Small machines that need no robot file: sled, ball, walker, chain."""
 
-from __future__ import annotations
-
 import numpy as np
 import pinocchio as pin
 from msgspec import structs

@@ -4,8 +4,6 @@ A contact is a small sphere on body A that touches a flat face of body B or of t
 in world axes: linear velocity of the centre of mass, then angular velocity.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 

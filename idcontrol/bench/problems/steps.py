@@ -1,7 +1,5 @@
 """Random step problems, forward and inverse: machines on feet, and boxes in a hand or in a pile."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

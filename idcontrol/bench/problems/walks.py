@@ -1,7 +1,5 @@
 """Walks, heaps and boxes to replay, and the contact problems of a controller along a walk."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The page of a comparison: one HTML file, with links to the pages of its runs."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Several walks over one time axis: torques, their rates, forces and errors of all runs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

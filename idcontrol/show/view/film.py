@@ -1,7 +1,5 @@
 """Playback of a recorded run: the row at each time, and the poses and arrows of each row."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Annotated
 

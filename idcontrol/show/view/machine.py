@@ -1,7 +1,5 @@
 """Meshes of a robot: the visual geometry of its URDF or, without it, rods between joints, and foot spheres."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The page of a replay in the browser, made with the package viser: the 3-D scene, controls and curves."""
 
-from __future__ import annotations
-
 import contextlib
 import html
 import http

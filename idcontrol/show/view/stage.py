@@ -1,7 +1,5 @@
 """Convert a row of a record to poses of moving objects, arrows for forces, and contact frames."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
