@@ -182,11 +182,7 @@ def test_the_long_comparisons_of_a_page_make_all_their_runs(page, short):
 @pytest.mark.parametrize("page", sorted(SCRIPTS))
 def test_the_runs_of_a_page_run_as_written(page):
     for _, words in SCRIPTS[page]:
-        if words[:2] == ["idcontrol", "run"] or words[0] in (
-            "mkdir",
-            "cp",
-            "sed",
-        ):  # which write files to run
+        if words[:2] == ["idcontrol", "run"] or words[0] in ("mkdir", "cp", "sed"):  # which write files to run
             do(words)
 
 

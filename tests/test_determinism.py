@@ -87,11 +87,7 @@ def test_two_runs_in_closed_loop_are_equal_to_the_last_bit(name):
     ],
 )
 def test_another_process_with_other_threads_and_hashes_computes_the_same_bits(name, threads):
-    environment = os.environ | {
-        "OPENBLAS_NUM_THREADS": threads,
-        "OMP_NUM_THREADS": threads,
-        "PYTHONHASHSEED": "12345",
-    }
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads, "PYTHONHASHSEED": "12345"}
     process = subprocess.run(
         [sys.executable, "-c", RUN, name], env=environment, capture_output=True, text=True, check=True, timeout=GUARD_S
     )

@@ -9,15 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from idcontrol.experiments.endurance import (
-    CONVEX,
-    GROWTH_MB,
-    EnduranceConfig,
-    count,
-    experiment,
-    findings,
-    random_walk,
-)
+from idcontrol.experiments.endurance import CONVEX, GROWTH_MB, EnduranceConfig, count, experiment, findings, random_walk
 
 STEPS = int(os.environ.get("IDCONTROL_LONG_STEPS", "100000"))
 SOUND = Counter(steps=4, solved=2, repaired=1, fallback=1, failed=0, unreported=0, beyond_limit=0, not_finite=0)

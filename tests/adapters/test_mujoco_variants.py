@@ -333,10 +333,7 @@ REFUSED = {
         "no actuator.*" + WEAK.format(5, 23.7),
     ),
     "force range behind a tendon": (
-        (
-            tendon(CALF),
-            each(mujoco.mjtTrn.mjTRN_TENDON, names=("rope",), forcelimited=True, forcerange=[-9.0, 9.0]),
-        ),
+        (tendon(CALF), each(mujoco.mjtTrn.mjTRN_TENDON, names=("rope",), forcelimited=True, forcerange=[-9.0, 9.0])),
         "FL_calf.*" + WEAK.format(9, 35.55),
     ),
     "range of a tendon": (

@@ -223,11 +223,7 @@ def raises(candidates):
         spoiled("mu", np.nan),
         spoiled("axes", np.nan),
         spoiled("axes", 1e300),
-        type(
-            "Between",
-            (Spoiled,),
-            {"spoil": staticmethod(lambda c: replace(c, identity=c.identity + 0.5))},
-        ),
+        type("Between", (Spoiled,), {"spoil": staticmethod(lambda c: replace(c, identity=c.identity + 0.5))}),
         type("Nothing", (Spoiled,), {"spoil": staticmethod(lambda candidates: None)}),
         type("Raising", (Spoiled,), {"spoil": staticmethod(raises)}),
     ],

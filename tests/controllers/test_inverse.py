@@ -119,9 +119,7 @@ def test_torque_and_forces_agree_with_clarabels_smallest_torque(quadruped, unloa
         problem = inverse_step(quadruped, v, b, contacts)
         weights = 30.0 * np.clip(1.0 - to_liftoff[feet] / 0.025, 0.0, 1.0) ** 3
         torque_impulse, y = stage_two.smallest_torque(
-            problem,
-            dissipation.solve(problem),
-            Cones(contacts.mu, np.zeros(len(contacts), dtype=bool), weights, 1e-3),
+            problem, dissipation.solve(problem), Cones(contacts.mu, np.zeros(len(contacts), dtype=bool), weights, 1e-3)
         )
         assert command.status is Status.SOLVED
         tau, force = torque_impulse / scenes.H, contacts.force_world(y, scenes.H)
@@ -137,9 +135,7 @@ def swaying_torques(name, system):
     torques, weights = [], []
     for state, a in walker.swaying(system, 100):
         reference = walker.stand(
-            q=system.joint_positions(state.q),
-            v=system.joint_velocities(state.v),
-            a=a + rng.normal(size=12),
+            q=system.joint_positions(state.q), v=system.joint_velocities(state.v), a=a + rng.normal(size=12)
         )
         command = solved(control(state, reference))
         torques.append(command.tau)

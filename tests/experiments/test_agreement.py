@@ -17,10 +17,7 @@ CLOSE = 5e-3
 """Feet below this gap are contacts [m], as in the plant."""
 
 # The controller demands the plant's motion: a foot comes to rest on the ground within the period.
-AT_ONCE = InverseSettings(
-    landing=Landing(decay_s=H, closing_s=H, sink_m_s=np.inf, rise_m_s=PUSH_OUT_SPEED),
-    ramp_s=0.0,
-)
+AT_ONCE = InverseSettings(landing=Landing(decay_s=H, closing_s=H, sink_m_s=np.inf, rise_m_s=PUSH_OUT_SPEED), ramp_s=0.0)
 
 
 def steps(duration_s: float, mu: float) -> list[tuple[StepProblem, np.ndarray]]:

@@ -10,14 +10,7 @@ from idcontrol.bench import judge
 from idcontrol.bench.problems.lcps import edge_rows
 from idcontrol.bench.problems.steps import numbered_step, random_step
 from idcontrol.experiments import contact_problems
-from idcontrol.experiments.contact_problems import (
-    Config,
-    JudgedModel,
-    Tally,
-    experiment,
-    judge_model,
-    judge_solver,
-)
+from idcontrol.experiments.contact_problems import Config, JudgedModel, Tally, experiment, judge_model, judge_solver
 from idcontrol.models import coulomb, dissipation
 from idcontrol.models.sticking import MOVING
 from idcontrol.models.whitened import INEXACT
@@ -41,11 +34,7 @@ def test_a_wrong_answer_called_solved_is_counted_as_wrong():
 
 
 @pytest.mark.parametrize(
-    ("solve", "law", "number"),
-    [
-        (dissipation.no_slip_qp, "noslip", 46745),
-        (dissipation.solve, "dissipation", 95253),
-    ],
+    ("solve", "law", "number"), [(dissipation.no_slip_qp, "noslip", 46745), (dissipation.solve, "dissipation", 95253)]
 )
 def test_impulses_that_lose_too_many_digits_are_kept_and_not_called_solved(solve, law, number):
     """The solver's unknowns obey the law; the impulses computed from them may miss it, even in extended precision.

@@ -4,14 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from idcontrol.experiments.slip_control import (
-    Config,
-    Gripper,
-    experiment,
-    friction_torque,
-    grip_force,
-    patch_radius,
-)
+from idcontrol.experiments.slip_control import Config, Gripper, experiment, friction_torque, grip_force, patch_radius
 
 FIRM = Config(offset_m=0.0, periods=1, tolerance=1e-9)
 

@@ -100,11 +100,7 @@ def test_monte_carlo_draws_are_the_same_at_every_call_and_within_their_bounds():
 def test_bumps_compare_with_pid_of_the_same_preset(error, words, verdict):
     ours = {"id-coulomb-qp": {"default": error, "paper": 0.015}, "pid": {"default": 0.01, "paper": 0.01}}
     outcomes = [
-        outcome(
-            rough.experiment,
-            dict(run),
-            walked(q_err_rad=ours.get(run["controller"], {}).get(run["preset"], 0.02)),
-        )
+        outcome(rough.experiment, dict(run), walked(q_err_rad=ours.get(run["controller"], {}).get(run["preset"], 0.02)))
         for run in studies.bumps.runs
     ]
     table, claims = studies.bumps.tables(outcomes)

@@ -567,8 +567,7 @@ def test_humanoid_turns_on_low_friction(tmp_path, robot):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("mu", "steps"),
-    [(0.1, {}), (0.15, {}), (0.6, {}), (0.1, {"sideways_m": 0.05}), (0.6, {"sideways_m": 0.05})],
+    ("mu", "steps"), [(0.1, {}), (0.15, {}), (0.6, {}), (0.1, {"sideways_m": 0.05}), (0.6, {"sideways_m": 0.05})]
 )
 def test_quadruped_trots_on_tasks_alone(tmp_path, mu, steps):
     walk = msgspec.structs.replace(TROT.walk, length_m=0.0 if steps else 0.09, **steps)

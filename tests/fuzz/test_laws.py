@@ -114,12 +114,7 @@ def test_a_controller_keeps_limits_and_cones_and_forgets_when_it_is_reset(name, 
         (seed, joints, _), feet, demand = inputs
         rng, system = machine(seed, joints, True, limit=50.0)
         spheres, state = on_the_ground(rng, system, feet)
-        setup = controllers.Setup(
-            system=system,
-            contacts=spheres,
-            h=H,
-            torque_gains=controllers.Gains(kp=50.0, kd=0.5),
-        )
+        setup = controllers.Setup(system=system, contacts=spheres, h=H, torque_gains=controllers.Gains(kp=50.0, kd=0.5))
         control = controllers.build(name, setup)
         standing = Reference.standing(system.joint_positions(state.q), feet)
         reference = structs.replace(standing, a=demand * rng.normal(size=joints))

@@ -187,8 +187,7 @@ def hand_of_boxes(seed, contacts):
 
 
 @pytest.mark.parametrize(
-    "problem",
-    [hand_of_boxes(2160, 4), hand_of_boxes(558, 8), *(numbered_step(k) for k in (3843, 5559))],
+    "problem", [hand_of_boxes(2160, 4), hand_of_boxes(558, 8), *(numbered_step(k) for k in (3843, 5559))]
 )
 def test_a_second_path_solves_after_the_first_ends_on_a_ray(problem):
     """Rays of this matrix prove nothing: subsets of contacts, other paths or the search over modes find solutions."""

@@ -10,15 +10,7 @@ from idcontrol.contact.contacts import Contacts
 from idcontrol.controllers.projection import project
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models import dissipation, distribution, no_slip
-from idcontrol.models.distribution import (
-    Bounds,
-    Cones,
-    TorqueMap,
-    share_kernel,
-    smallest_torque,
-    unbounded,
-    within,
-)
+from idcontrol.models.distribution import Bounds, Cones, TorqueMap, share_kernel, smallest_torque, unbounded, within
 from idcontrol.models.whitened import recover, whiten
 from idcontrol.types import Status
 from tests import scenes

@@ -297,10 +297,7 @@ def test_conflicting_joint_velocities_give_large_torques_and_no_exception():
     assert solution.impulses[:, 0] == pytest.approx(0.1 * 4.0 * np.pi**2 / W, rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [({"stiffness": -1.0}, "stiffness"), ({"damping": -1.0}, "damping")],
-)
+@pytest.mark.parametrize(("change", "said"), [({"stiffness": -1.0}, "stiffness"), ({"damping": -1.0}, "damping")])
 def test_impossible_parameters_are_named(change, said):
     problem = point_mass(1.0, 1e-3, 0.5, **{"stiffness": 1e4} | change)
     with pytest.raises(InputError, match=said):

@@ -127,8 +127,7 @@ def test_pinocchio_admm_finds_the_same_motion_total_force_and_torques(name, feet
     np.testing.assert_allclose(momentum[:6], 0.0, rtol=0, atol=1e-6 * weight)
     np.testing.assert_allclose(theirs.sum(axis=0), ours.impulses.sum(axis=0), rtol=0, atol=1e-6 * weight)
     after = np.linalg.solve(
-        problem.M[:6, :6],
-        J[:, :6].T @ theirs.T.ravel() - problem.kappa[:6] - problem.M[:6, 6:] @ ours.v_plus[6:],
+        problem.M[:6, :6], J[:, :6].T @ theirs.T.ravel() - problem.kappa[:6] - problem.M[:6, 6:] @ ours.v_plus[6:]
     )
     np.testing.assert_allclose(after, ours.v_plus[:6], rtol=0, atol=1e-8)
     # h τ = multipliers = M v⁺ + κ - Jᵀ f, so they differ only by forces that the base does not feel

@@ -28,9 +28,7 @@ def caught(com, first=0, t=1.0):
 
 @settings(deadline=None, max_examples=100)
 @given(
-    seed=st.integers(0, 10**6),
-    corners=st.integers(1, 8),
-    point=st.tuples(st.floats(-2.0, 2.0), st.floats(-2.0, 2.0)),
+    seed=st.integers(0, 10**6), corners=st.integers(1, 8), point=st.tuples(st.floats(-2.0, 2.0), st.floats(-2.0, 2.0))
 )
 def test_closest_point_of_a_hull_is_in_it_and_nothing_of_it_is_closer(seed, corners, point):
     hull, point = np.random.default_rng(seed).normal(size=(corners, 2)), np.array(point)

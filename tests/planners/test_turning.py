@@ -44,12 +44,7 @@ def gives(points, mu, acceleration, moment):
 
 
 @settings(deadline=None, max_examples=5)
-@given(
-    mu=st.floats(0.05, 0.6),
-    length=st.floats(-0.3, 0.3),
-    turn=st.floats(-0.4, 0.4),
-    single=st.floats(0.4, 1.0),
-)
+@given(mu=st.floats(0.05, 0.6), length=st.floats(-0.3, 0.3), turn=st.floats(-0.4, 0.4), single=st.floats(0.4, 1.0))
 def test_sole_can_give_the_yaw_moment_of_a_slowed_walk(mu, length, turn, single):
     steps = Steps(count=4, length_m=length, turn_rad=turn, single_s=single, touchdown_m_s=0.0)
     _, times, plan, walk, twists = motion(steps, mu)

@@ -23,10 +23,7 @@ def tracking(folder, robot, duration_s, settings):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("robot", "duration_s"),
-    [("links", 10.0), ("go1", 10.0), ("solo12", 10.0)],
-)
+@pytest.mark.parametrize(("robot", "duration_s"), [("links", 10.0), ("go1", 10.0), ("solo12", 10.0)])
 def test_with_prediction_or_drives_a_late_or_slow_trot_tracks_nearly_as_well(tmp_path, robot, duration_s):
     plain = tracking(tmp_path / "plain", robot, duration_s, {})
     # without help, a late or slow loop has at least 2.3 times the error

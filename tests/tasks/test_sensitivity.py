@@ -71,9 +71,5 @@ def test_rows_of_tasks_have_their_derivatives(task):
     body = bind(Body(of.at, targets, motion, system.M, of.v, a, system.M @ a + system.bias, *force))
     miss_q, miss_v = miss_slopes(body)
     rows = part.stop - part.start
-    for derived, measured in (
-        (miss_q, by_q[:rows]),
-        (miss_v, by_v[:rows]),
-        (transposed_slope(body, s), by_q[rows:]),
-    ):
+    for derived, measured in ((miss_q, by_q[:rows]), (miss_v, by_v[:rows]), (transposed_slope(body, s), by_q[rows:])):
         np.testing.assert_allclose(derived @ ways.T, measured, rtol=0, atol=ROUNDING * max(np.abs(measured).max(), 1.0))

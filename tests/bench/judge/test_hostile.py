@@ -126,11 +126,7 @@ def test_impulses_that_cancel_beyond_double_precision_are_not_called_solved(name
         ("viscous", 7, 275956),
         ("viscous", 8, 189214),
         ("viscous", 32, 304441),  # an approach, small compared with terms that cancel
-        (
-            "viscous",
-            71,
-            1926,
-        ),  # an approach of 2 mm/s, below the rounding of a velocity that drag stops
+        ("viscous", 71, 1926),  # an approach of 2 mm/s, below the rounding of a velocity that drag stops
         ("noslip", 71, 27351),  # an approach of 2 m/s that looks like rounding
         ("noslip", 73, 168260),  # friction at a contact that parts at 121 m/s, which rounding hides
         ("noslip", 31, 135756),  # an inertia of condition 3e19: velocities have no correct digits
