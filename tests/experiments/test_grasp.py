@@ -204,11 +204,3 @@ def test_the_panda_holds_a_box_of_its_size(tmp_path):
     assert metrics["completed"]
     assert metrics["q_err_rad"] < 1e-3
     assert metrics["torque_clipped_steps"] == 0
-
-
-@pytest.mark.slow
-def test_pid_tracks_as_badly_as_the_papers(tmp_path):
-    metrics = run(tmp_path / "run", PRESETS["paper"], controller="pid")
-    assert metrics["completed"]
-    # recorded: 0.100 rad, in another simulator
-    assert metrics["q_err_rad"] == pytest.approx(0.10, rel=0.05)

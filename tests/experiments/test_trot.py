@@ -225,15 +225,3 @@ def test_thirty_seconds_of_the_diamond(tmp_path, controller, mu):
         assert metrics["force_err_rel"] < 0.006
         assert metrics["dtau_mean_nm_s"] < 22
         assert metrics["dtau_max_nm_s"] < 2000
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("robot", "speed", "turn"), [("solo12", 0.3, 0.6), ("go1", 0.4, 0.6), ("anymal", 0.4, 0.5)])
-def test_makers_robots_walk_straight_and_turn(tmp_path, robot, speed, turn):
-    path = WalkPath(kind="command", command=((0.0, speed, 0.0, 0.0), (5.0, speed / 2, 0.0, turn)))
-    metrics, _ = run(tmp_path / "run", robot=robot, duration_s=10.0, path=path)
-    assert metrics["completed"]
-    assert metrics["q_err_rad"] < 0.006
-    assert metrics["force_err_rel"] < 0.01
-    assert metrics["torque_clipped_steps"] == 0
-    assert metrics["touchdown_err_s"] < 2e-3

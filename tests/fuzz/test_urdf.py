@@ -9,7 +9,7 @@ import time
 import pytest
 from hypothesis import strategies as st
 
-from idcontrol import cli, robots
+from idcontrol import robots
 from idcontrol.errors import InputError
 from idcontrol.robots import urdf
 from tests.fuzz import EFFORT, explore
@@ -244,12 +244,3 @@ def test_a_path_without_a_file_is_reported(tmp_path, kind, which):
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig", "latin-1"])
 def test_a_urdf_in_another_encoding_is_read_or_refused(tmp_path, encoding):
     checked(tmp_path, f'<?xml version="1.0" encoding="{encoding}"?>{SOUND}'.encode(encoding))
-
-
-def test_the_command_says_one_line_and_has_no_traceback(tmp_path, capsys):
-    descriptions.write(tmp_path, urdf_old='<mass value="4"/>', urdf_new='<mass value="-4"/>')
-    assert cli.main(["check", str(tmp_path)]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert "mass is negative" in said
-    assert "Traceback" not in said

@@ -26,12 +26,6 @@ def test_a_trot_goes_on_with_actuators_modelled_right_or_30_percent_wrong(tmp_pa
     assert metrics["q_err_rad"] < (2e-3 if error == 0.0 else 8e-3)
 
 
-@pytest.mark.slow
-def test_torques_that_come_late_and_slowly_are_borne(tmp_path):
-    settings = REAL | {"actuators.bandwidth_hz": 100.0, "actuators.delay_s": 0.0005, "duration_s": 1.0}
-    assert record_walk(scene(settings), tmp_path)["completed"]
-
-
 def test_the_controller_uses_the_robot_file_and_the_plant_differs_by_the_error():
     walk = scene(REAL | {"actuators.error": 0.3, "actuators.delay_s": 0.001})
     assumed = walk.controller_setup().system.actuators

@@ -142,15 +142,3 @@ def test_the_base_does_not_sink_on_measured_contacts(contacts):
     # a foot that is not loaded because it feels no load lets the base sink by 20 mm and more within a second
     sensing = structs.replace(BIASED, contacts=contacts)
     assert np.abs(heights(WalkConfig(duration_s=1.5, sensing=sensing))).max() < 2e-3
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("contacts", MEASURED)
-@pytest.mark.parametrize("mu", [0.3, 0.8])
-@pytest.mark.parametrize("robot", ["links", "go1"])
-def test_ten_seconds_on_measured_contacts_keep_the_height_of_planned_contacts(robot, mu, contacts):
-    planned, measured = (
-        heights(WalkConfig(robot=robot, mu=mu, duration_s=10.0, sensing=structs.replace(BIASED, contacts=by)))
-        for by in ("planned", contacts)
-    )
-    assert np.abs(measured - planned).max() < 5e-3
