@@ -47,22 +47,25 @@ class Body:
         self.lies: list[Callable] = []
         self.strength = np.ones(rig.session.limits.torque.size)
         self.offset = np.zeros_like(self.strength)
+        shifted = np.zeros_like(self.strength)  # torques by which these errors change the drives'
         wire, post, step = wire_format(rig.session), rig.machine.endpoint.post, rig.machine._plant.step
 
         def posted(mode, values, now):
             if not self.lies and (self.strength == 1.0).all():
                 return post(mode, values, now)
             of = views(values := values.copy(), wire.state)
-            of["tau_applied"][:] *= self.strength
+            of["tau_applied"][:] = self.strength * (of["tau_applied"] - shifted)
             for lie in tuple(self.lies):
                 lie(of)
             return post(mode, values, now)
 
         def stepped(command, dt):
             scaled = self.strength * command
+            shifted[:] = 0.0
             if command.ndim == 2:
                 scaled[1:3] = command[1:3]  # targets
                 scaled[1] -= self.offset
+                shifted[:] = command[3] * self.offset
             return step(scaled, dt)
 
         rig.machine.endpoint.post, rig.machine._plant.step = posted, stepped
