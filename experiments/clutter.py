@@ -142,7 +142,7 @@ def simulate(config: Config, bodies: int, *, walls: bool, sigma: float | None = 
         iterations[step], contacts[step] = solution.iterations, len(problem.gap)
         if step in kept:
             problems.append(problem)
-        error[step] = momentum_error(problem, solution)
+        error[step] = conic.momentum_error(problem, conic.by_sap(problem, solution, seconds[0]))
         slip[step] = _mean_slip(solution, solution.impulses[:, 0] > 0.0)
         solved[step] = solution.status is Status.SOLVED
     assert problem is not None
@@ -171,23 +171,6 @@ def simulate(config: Config, bodies: int, *, walls: bool, sigma: float | None = 
 def _estimate(config: Config, sigma: float | None = None) -> float:
     """Return the slip of a sticking contact, σ μ h g (Castro et al. 2022, eq. 23) [m/s]."""
     return config.parameters(sigma).sigma * config.mu * config.step_s * GRAVITY
-
-
-def momentum_error(problem: SparseProblem, solution: SparseSolution) -> float:
-    """Return ``|D(M(v⁺ - v*) - Jᵀf)| / max(|D M v⁺|, |D Jᵀf|)`` with D = diag(M)^(-1/2), over all bodies.
-
-    Castro et al. 2022, eq. 24.
-    """
-    scale = 1.0 / np.sqrt(np.einsum("tii->ti", problem.M))
-    pushed = np.zeros_like(problem.v)
-    per_side = np.einsum("nsrd,nr->nsd", problem.rows, solution.impulses)
-    for side in range(2):
-        moves = problem.tree[:, side] >= 0
-        np.add.at(pushed, problem.tree[moves, side], per_side[moves, side])
-    carried = np.einsum("tij,tj->ti", problem.M, solution.v_plus)
-    left = carried - np.einsum("tij,tj->ti", problem.M, problem.v_star) - pushed
-    size = max(np.linalg.norm(scale * carried), np.linalg.norm(scale * pushed))
-    return float(np.linalg.norm(scale * left) / size) if size > 0.0 else 0.0
 
 
 def _mean_slip(solution: SparseSolution, which: Booleans) -> float:

@@ -65,7 +65,7 @@ def beside(problems: Sequence[SparseProblem], parameters: sap.Parameters, tolera
                 (
                     1e6 * answer.seconds,
                     answer.iterations,
-                    conic.momentum_error(asked, answer),
+                    conic.momentum_error(problem, answer),
                     conic.slackness(asked, answer),
                     float(np.linalg.norm(away)) / momentum,
                     answer.solved,

@@ -17,17 +17,17 @@ import msgspec
 import numpy as np
 import pinocchio as pin
 
+from idcontrol.bench.league import conic
 from idcontrol.config.configuration import Count, Positive
 from idcontrol.errors import InputError
 from idcontrol.experiments.case import Case, Progress
-from idcontrol.experiments.clutter import momentum_error
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
 from idcontrol.experiments.jar import task, things
 from idcontrol.experiments.jar.machine import Bone, bones
 from idcontrol.experiments.jar.task import JAR, KEYFRAMES, Scene
 from idcontrol.models import sap
-from idcontrol.models.sap.regularization import BETA, SIGMA, regularize
-from idcontrol.models.sparse import WORLD, SparseProblem, SparseSolution
+from idcontrol.models.sap.regularization import BETA, SIGMA
+from idcontrol.models.sparse import WORLD
 from idcontrol.record.scenery import DrawableBody, Scenery
 from idcontrol.types import Array, Status
 
@@ -100,14 +100,16 @@ class Watch:
         problem, solution = plant.problem, plant.last
         assert problem is not None
         assert solution is not None
+        asked = conic.program(problem, scene.parameters.sigma, scene.parameters.beta)
+        answer = conic.by_sap(problem, solution, spent)
         self.steps.append(
             (
                 len(problem.gap),
                 int((solution.impulses[:, 0] > 0.0).sum()),
                 solution.iterations,
-                momentum_error(problem, solution),
+                conic.momentum_error(problem, answer),
                 solution.residual,
-                complementarity_error(problem, solution, scene.parameters),
+                conic.slackness(asked, answer),
                 spent,
                 solution.status is Status.SOLVED,
             )
@@ -130,30 +132,6 @@ class Watch:
             data = arm.system.data
             poses += [pin.SE3ToXYZQUAT(data.oMf[bone.frame] * bone.place) for bone in drawn]
         return np.array(poses)
-
-
-def complementarity_error(problem: SparseProblem, solution: SparseSolution, parameters: sap.Parameters) -> float:
-    """Return ``mean |g·γ| / ℓ_p``, with ``g = v_c - v̂ + R γ`` and the primal cost ℓ_p (Castro et al. 2022, eq. 25).
-
-    The result is 0 without contacts, or if ℓ_p is 0.
-    """
-    n, away = len(problem.gap), solution.v_plus - problem.v_star
-    inverse = np.linalg.inv(problem.M)
-    W = np.zeros((n, 3, 3))
-    for side in range(2):
-        moves = problem.tree[:, side] != WORLD
-        J = problem.rows[moves, side]
-        W[moves] += J @ inverse[problem.tree[moves, side]] @ J.swapaxes(1, 2)
-    R, v_hat = np.empty((n, 3)), np.zeros((n, 3))
-    for i, w in enumerate(np.linalg.norm(W, axis=(1, 2)) / 3.0):
-        R[i, 0], R[i, 1], v_hat[i, 0] = regularize(
-            problem.h, w, problem.gap[i], problem.stiffness[i], problem.damping[i], parameters.beta, parameters.sigma
-        )
-    R[:, 2] = R[:, 1]
-    impulses = solution.impulses
-    slack = np.abs(((solution.contact_velocity - v_hat + R * impulses) * impulses).sum(axis=1))
-    cost = 0.5 * np.einsum("ti,tij,tj->", away, problem.M, away) + 0.5 * (R * impulses**2).sum()
-    return float(slack.mean() / cost) if n and cost > 0.0 else 0.0
 
 
 def run(config: Config, progress: Progress) -> Results:

@@ -23,7 +23,7 @@ from idcontrol.models.sap.cone import OPEN, derivative, project
 from idcontrol.models.sap.regularization import mean_inverse_mass, regularize
 from idcontrol.models.sparse import WORLD, SparseProblem, SparseSolution, dense_inertia, dense_rows
 from idcontrol.models.step import StepProblem
-from idcontrol.types import Array
+from idcontrol.types import Array, Booleans
 
 
 class Program(NamedTuple):
@@ -87,12 +87,11 @@ def program(problem: SparseProblem, sigma: float, beta: float) -> Program:
     n, sizes = len(problem.gap), problem.size
     end = np.cumsum(sizes)
     M, J = dense_inertia(problem), dense_rows(problem)
-    L, rho, v_star = np.zeros_like(M), np.empty_like(J), np.empty(len(M))
-    for tree, (at, size) in enumerate(zip(end - sizes, sizes, strict=True)):
+    L, rho, v_star = np.zeros_like(M), np.empty_like(J), problem.v_star[_used(problem)]
+    for at, size in zip(end - sizes, sizes, strict=True):
         own = slice(at, at + size)
         L[own, own] = np.linalg.cholesky(M[own, own])
         rho[:, own] = solve_triangular(L[own, own], J[:, own].T, lower=True).T
-        v_star[own] = problem.v_star[tree, :size]
     w = mean_inverse_mass(rho, n)
     physical = zip(w, problem.gap, problem.stiffness, problem.damping, strict=True)
     result = np.array([regularize(problem.h, *each, beta, sigma) for each in physical]).reshape(n, 3)
@@ -132,17 +131,25 @@ def of_step(step: StepProblem, v: Array, impulse: Array) -> SparseProblem:
 
 def by_sap(problem: SparseProblem, solution: SparseSolution, seconds: float) -> Answer:
     """Return SAP's own solution as an answer."""
-    v = np.concatenate([solution.v_plus[tree, :size] for tree, size in enumerate(problem.size)])
-    return Answer(v, solution.impulses.ravel(), solution.iterations, seconds, True)
+    return Answer(solution.v_plus[_used(problem)], solution.impulses.ravel(), solution.iterations, seconds, True)
 
 
-def momentum_error(asked: Program, answer: Answer) -> float:
+def _used(problem: SparseProblem) -> Booleans:
+    """Return which velocities of each tree exist; the others fill the rows of smaller trees."""
+    return np.arange(problem.v.shape[1]) < problem.size[:, None]
+
+
+def momentum_error(problem: SparseProblem, answer: Answer) -> float:
     """Return ``|D(M(v - v*) - Jᵀγ)| / max(|D M v|, |D Jᵀγ|)``, D = diag(M)^(-1/2) (Castro et al. 2022, eq. 24)."""
-    scale = np.diag(asked.M) ** -0.5
-    carried, pushed = asked.M @ answer.v, answer.gamma @ asked.J
+    v, pushed = np.zeros_like(problem.v), np.zeros_like(problem.v)
+    v[_used(problem)] = answer.v
+    per_side = np.einsum("nsrd,nr->nsd", problem.rows, answer.gamma.reshape(-1, 3))
+    moves = problem.tree != WORLD
+    np.add.at(pushed, problem.tree[moves], per_side[moves])
+    scale = np.einsum("tii->ti", problem.M) ** -0.5
+    carried, free = (np.einsum("tij,tj->ti", problem.M, each) for each in (v, problem.v_star))
     size = max(np.linalg.norm(scale * carried), np.linalg.norm(scale * pushed))
-    rest = np.linalg.norm(scale * (carried - asked.M @ asked.v_star - pushed))
-    return float(rest / size) if size > 0.0 else 0.0
+    return float(np.linalg.norm(scale * (carried - free - pushed)) / size) if size > 0.0 else 0.0
 
 
 def slackness(asked: Program, answer: Answer) -> float:
