@@ -40,26 +40,6 @@ def test_every_name_is_there_and_no_other_is_shown():
         idc.teleport  # noqa: B018
 
 
-@pytest.mark.slow
-def test_a_controller_and_a_plant_are_built_in_an_empty_folder(tmp_path):
-    code = """
-import idcontrol as idc
-robot = idc.robots.load("links")
-controller = idc.controllers.make("id-coulomb-qp", robot, mu=0.6, rate_hz=1000)
-plant = idc.plants.make("sap", robot, mu=0.8)
-state = plant.reset(robot.standing_state())
-first = command = controller(state, robot.standing_reference())
-for _ in range(200):
-    state = plant.step(command.tau, 1e-3)
-    command = controller(state, robot.standing_reference())
-print(first.predicted.force[:, 2].sum(), plant.contact_forces().force[:, 2].sum(), state.t)
-"""
-    predicted, measured, t = map(float, python(code, tmp_path).split())
-    assert predicted == pytest.approx(47.088, rel=1e-6)
-    assert measured == pytest.approx(47.088, rel=0.1)  # the soft ground is still settling
-    assert t == pytest.approx(0.2)
-
-
 @pytest.mark.parametrize("name", ["links", "go1", "solo12", "anymal"])
 def test_a_robot_stands_in_its_standing_state(name):
     robot = idc.robots.load(name)

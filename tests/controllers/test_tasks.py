@@ -256,35 +256,33 @@ def test_invalid_tasks_are_refused_in_one_line(make, error, words):
 
 
 @pytest.mark.parametrize(
-    ("robot", "listed", "error", "words"),
+    ("robot", "name", "listed", "error", "words"),
     [
-        ("go1", lambda: [tasks.Frame("wing")], UnknownName, "wing"),
-        ("go1", lambda: [tasks.Frame("trunk", relative_to="wing")], UnknownName, "wing"),
-        ("go1", lambda: [tasks.Frame("FL_foot", relative_to="FL_calf")], InputError, "on one link"),
-        ("go1", lambda: [tasks.CoM()] * 2, InputError, "twice"),
-        ("go1", lambda: [tasks.Posture(), tasks.Posture()], InputError, "one Posture"),
-        ("go1", lambda: ["com"], InputError, "str"),
-        ("go1", lambda: [tasks.Posture(weight=[1.0, 2.0])], InputError, "2 weights"),
-        ("talos", lambda: [tasks.Force("left_sole")], UnknownName, "left_sole_link"),
-        ("go1", lambda: [tasks.Force("FL_foot"), tasks.Force("FL_foot")], InputError, "two Force tasks"),
-        ("panda", lambda: [tasks.CoM()], InputError, "floating base"),
-        ("panda", lambda: [tasks.Frame("universe")], InputError, "fixed to the world"),
+        ("go1", "id-coulomb-qp", lambda: [tasks.Frame("wing")], UnknownName, "wing"),
+        ("go1", "id-coulomb-qp", lambda: [tasks.Frame("trunk", relative_to="wing")], UnknownName, "wing"),
+        ("go1", "id-coulomb-qp", lambda: [tasks.Frame("FL_foot", relative_to="FL_calf")], InputError, "on one link"),
+        ("go1", "id-coulomb-qp", lambda: [tasks.CoM()] * 2, InputError, "twice"),
+        ("go1", "id-coulomb-qp", lambda: [tasks.Posture(), tasks.Posture()], InputError, "one Posture"),
+        ("go1", "id-coulomb-qp", lambda: ["com"], InputError, "str"),
+        ("go1", "id-coulomb-qp", lambda: [tasks.Posture(weight=[1.0, 2.0])], InputError, "2 weights"),
+        ("talos", "id-coulomb-qp", lambda: [tasks.Force("left_sole")], UnknownName, "left_sole_link"),
+        (
+            "go1",
+            "id-coulomb-qp",
+            lambda: [tasks.Force("FL_foot") for _ in range(2)],
+            InputError,
+            "two Force tasks",
+        ),
+        ("panda", "id-coulomb-qp", lambda: [tasks.CoM()], InputError, "floating base"),
+        ("panda", "id-coulomb-qp", lambda: [tasks.Frame("universe")], InputError, "fixed to the world"),
+        ("go1", "pid", lambda: [tasks.CoM()], InputError, "'pid' takes no tasks"),
+        ("go1", "id-sensed-1", lambda: [tasks.CoM()], InputError, "'id-sensed-1' takes no tasks"),
+        ("go1", "id-coulomb-qp-raw", lambda: [tasks.Force("FL_foot")], InputError, "does not redistribute forces"),
     ],
 )
-def test_tasks_that_do_not_fit_a_robot_are_refused_in_one_line(robot, listed, error, words):
+def test_tasks_that_do_not_fit_a_robot_or_a_controller_are_refused_in_one_line(robot, name, listed, error, words):
     with pytest.raises(error, match=words):
-        controllers.make("id-coulomb-qp", robots.load(robot), mu=0.6, tasks=listed())
-
-
-@pytest.mark.parametrize("name", ["pid", "id-sensed-1"])
-def test_controllers_without_a_demand_refuse_tasks(name):
-    with pytest.raises(InputError, match=f"'{name}' takes no tasks"):
-        controllers.make(name, robots.load("go1"), mu=0.6, tasks=[tasks.CoM()])
-
-
-def test_a_controller_without_a_second_stage_refuses_force_tasks():
-    with pytest.raises(InputError, match="does not redistribute forces"):
-        controllers.make("id-coulomb-qp-raw", robots.load("go1"), mu=0.6, tasks=[tasks.Force("FL_foot")])
+        controllers.make(name, robots.load(robot), mu=0.6, tasks=listed())
 
 
 def test_the_error_of_a_task_is_that_of_the_controller_that_stepped_last():

@@ -23,28 +23,6 @@ def test_the_swing_spline_is_the_clamped_cubic_through_four_points():
         assert clamped_spline(*POINTS, KNOT, t) == pytest.approx([float(exact(t, k)) for k in range(3)], abs=1e-9)
 
 
-def test_it_equals_the_original_with_its_virtual_knots():
-    # Five pieces with knots at a thousandth of the first and last interval; at these knots the spline is only
-    # continuous, at both ends position is given, and velocity and acceleration are 0. Unknown are its values at the
-    # virtual knots.
-    epsilon = 1e-3 * KNOT
-    knots = np.array([0.0, epsilon, KNOT, 2 * KNOT, 3 * KNOT - epsilon, 3 * KNOT])
-
-    def spline(a, b):
-        values = [POINTS[0], a, POINTS[1], POINTS[2], b, POINTS[3]]
-        return CubicSpline(knots, values, bc_type="clamped")
-
-    base = np.array([spline(0, 0)(t, 2) for t in knots[[0, -1]]])
-    slope = np.column_stack(
-        [[spline(1, 0)(t, 2) for t in knots[[0, -1]]] - base, [spline(0, 1)(t, 2) for t in knots[[0, -1]]] - base]
-    )
-    original = spline(*np.linalg.solve(slope, -base))
-    inner = np.linspace(2 * epsilon, 3 * KNOT - 2 * epsilon, 50)
-    ours = np.array([clamped_spline(*POINTS, KNOT, t)[0] for t in inner])
-    # First order in the share of the virtual pieces, 1e-3 of centimetres.
-    assert np.abs(ours - original(inner)).max() < 1e-3 * 0.06
-
-
 def paper_planner(commands, **options):
     m = machine("links")
     options = {"gait": Gait(start_s=0.0), "nominal": LINKS_NOMINAL, **options}

@@ -15,7 +15,6 @@ from idcontrol.record.recording import load
 from idcontrol.scenes.locomotion import record_walk
 from idcontrol.scenes.walk import ActuatorSettings, WalkConfig, WalkPath, WalkScene
 from idcontrol.sensing import Sensing, chain, estimator
-from idcontrol.sensing.contacts import Touch
 from idcontrol.sensing.disturbance import BiasLevel, NoiseLevel
 from idcontrol.sensing.estimator import BaseEstimator, Estimate, Readings, correct, predict
 from idcontrol.types import ContactForces, Sensed, State
@@ -299,14 +298,6 @@ def check(metrics):
 @pytest.mark.parametrize("robot", one_fast(("go1", "solo12"), "go1"))
 def test_a_trot_estimates_its_base_without_foot_sensors(tmp_path, robot):
     check(trot(tmp_path / "run", robot, "coulomb-lcp", 2.0))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("robot", ["go1", "solo12"])
-def test_a_trot_survives_a_foot_sensor_that_is_stuck_on(tmp_path, monkeypatch, robot):
-    feel = Touch.feel
-    monkeypatch.setattr(Touch, "feel", lambda touch, state: feel(touch, state) | (np.arange(4) == 0))
-    check(trot(tmp_path / "run", robot, "coulomb-lcp", 2.0, forces="plant"))
 
 
 @pytest.mark.slow
