@@ -5,9 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from idcontrol import robots, tasks
+from idcontrol import controllers, robots, tasks
 from idcontrol.batch import Commands, Controllers, References
-from idcontrol.controllers import InverseSettings
+from idcontrol.controllers import Gains, InverseSettings, Setup
+from idcontrol.dynamics.system import System
 from idcontrol.errors import InputError
 from idcontrol.types import State, Status
 from tests.parameters import one_fast
@@ -88,6 +89,31 @@ def test_a_row_on_soles_with_tasks_equals_a_single_controller_bit_for_bit():
             assert ours.status[i] == alone.status
             assert (ours.tau[i] == alone.tau).all()
     assert ours.status[2] == Status.FAILED
+
+
+def gains(inputs: tuple[np.ndarray, np.ndarray]) -> Gains:
+    return Gains(kp=inputs[0], kd=inputs[1])
+
+
+def test_torques_agree_with_pinocchio_terms_to_rounding():
+    batch, inputs = Controllers("id-coulomb-qp", ROBOT, N, mu=MU), demands()
+    ours = stepped(batch, inputs)
+    compiled = ROBOT.system()
+    names = compiled.actuated_names
+    for i in range(3):  # slow rows, in which no decision depends on the last digit
+        system = System(compiled.model, actuated=names, effort_limit=compiled.effort_limit, limits=compiled.limits)
+        setup = Setup(
+            system=system,
+            contacts=ROBOT.contacts(float(MU[i]), system=system),
+            h=H,
+            acceleration_gains=gains(ROBOT.acceleration_gains()),
+            torque_gains=gains(ROBOT.torque_gains(names)),
+        )
+        single = controllers.build("id-coulomb-qp", setup)
+        for (t, q, v, references), command in zip(inputs, ours, strict=True):
+            alone = single(State(t=t, q=q[i], v=v[i]), references.row(i))
+            # terms agree to 1e-14, and the condition of contact problems is about 1e4
+            assert command.tau[i] == pytest.approx(alone.tau, rel=0, abs=1e-9)
 
 
 def test_a_nan_row_gets_no_torque_and_does_not_affect_others():

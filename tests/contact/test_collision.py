@@ -253,6 +253,22 @@ def test_normal_rows_give_the_rate_of_each_gap() -> None:
             assert (gaps[0][identity] - gaps[1][identity]) / (2 * step) == pytest.approx(expected, abs=3e-9)
 
 
+def test_action_is_reaction() -> None:
+    """The sum of any contact impulses between free bodies has no force and no torque about the world's origin."""
+    rng = np.random.default_rng(5)
+    for kinds in (("crate", "crate"), ("can", "stone"), ("rod", "ball")):
+        for scene, _ in close_pairs(kinds, 5, 6):
+            contacts = scene.contacts(2e-3)
+            impulse = contacts.jacobian.T @ rng.normal(size=3 * len(contacts))
+            force, torque = np.zeros(3), np.zeros(3)
+            for body in range(2):
+                x, R = scene.q[7 * body : 7 * body + 3], Rotation.from_quat(scene.q[7 * body + 3 : 7 * body + 7])
+                push, twist = R.apply(impulse[6 * body : 6 * body + 3]), R.apply(impulse[6 * body + 3 : 6 * body + 6])
+                force, torque = force + push, torque + twist + np.cross(x, push)
+            assert np.abs(force).max() < 1e-14
+            assert np.abs(torque).max() < 1e-14
+
+
 def test_a_sliding_turning_box_keeps_the_identities_of_its_contacts() -> None:
     scene = Scene([coal.Box(*BOX)], [coal.Box(4.0, 4.0, 0.2)], terrain=plane((0.0, 0.0, 1.0), 0.1))
     before: dict[int, Array] = {}

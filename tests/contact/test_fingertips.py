@@ -68,6 +68,22 @@ def test_normal_rows_give_the_derivative_of_the_gaps(system):
     np.testing.assert_allclose((gaps[0] - gaps[1]) / (2 * h), speed, atol=1e-9)
 
 
+def test_when_hand_and_box_move_as_one_body_no_contact_moves(system):
+    put(system)
+    contacts = tips(system).detect(1e-3)
+    joint = system.model.getJointId("X_7")
+    hand = np.where(system.support[joint], system.jacobian, 0.0)
+    rate = np.array([0.3, -0.2, 0.5, 0.1, 0.4, -0.6, 0.2])
+    v = np.zeros(system.n_velocities)
+    v[6:13] = rate
+    twist = hand @ v
+    # the box is at (0.3, 0, 0.2) with the world's axes: its velocity is that of the hand's field there
+    v[:3] = twist[:3] + np.cross(twist[3:], [0.3, 0.0, 0.2])
+    v[3:6] = twist[3:]
+    # rounding
+    np.testing.assert_allclose(contacts.jacobian @ v, 0.0, atol=1e-14)
+
+
 def test_unusable_fingertips_are_refused(system):
     with pytest.raises(InputError, match="4 fingertips need 4 radii"):
         tips(system, radii=[0.01, 0.01])

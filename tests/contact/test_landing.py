@@ -9,6 +9,7 @@ from idcontrol.contact.contacts import Contacts
 from idcontrol.contact.landing import Landing, landing_contacts
 from idcontrol.errors import InputError
 from idcontrol.types import Array
+from tests.scenes import by_hand
 
 from .machines import random_axes
 
@@ -40,6 +41,19 @@ def test_the_landing_velocity_equals_the_planners_formula() -> None:
     assert not out.gap.any()
     for name in ("identity", "point", "axes", "mu", "jacobian", "stiffness", "damping"):
         assert getattr(out, name) is getattr(contacts, name)
+
+
+def test_a_foot_that_follows_stops_on_the_ground_within_milliseconds() -> None:
+    """J = I: the foot has the velocity v̂. It lands at 0.1 m/s, 0.1 mm early, slipping at 0.2 m/s."""
+    state, gap = np.array([-0.1, 0.2, 0.0]), 1e-4
+    for _ in range(100):
+        contact = by_hand(np.eye(3), 1.0, gap)
+        state = landing_contacts(contact, state, H, BELT).surface_velocity
+        gap += H * state[0]
+        assert abs(gap) < 5e-4  # 0.1 m/s decaying with 5 ms goes 0.5 mm at most
+    # φ'' + φ'/τ_c + φ/(τ_c τ_g) = 0 has the roots (-100 ± 100i)/s: 0.5 mm becomes 2e-8 m in 100 ms
+    assert abs(gap) < 1e-7
+    assert np.abs(state).max() < 1e-5
 
 
 def test_the_closing_speed_is_bounded_on_both_sides() -> None:

@@ -310,6 +310,38 @@ def test_derivatives_of_other_contact_models_agree_with_differences(quadruped, n
     agrees_with_differences(control, state, reference, by, 1e-6 if name != "id-constraint" else 1e-4)
 
 
+def test_torques_do_not_depend_on_place_or_heading(quadruped):
+    """On level ground the forces turn with the robot."""
+    control = walker.controller()
+    state, reference = moving(quadruped, STICKING)
+    _, lin = control.linearize(state, reference)
+    level = np.linalg.norm(lin.tau) * 1e-9
+    for direction in np.eye(18)[[0, 1]]:
+        changes = lin.jvp(q=direction)
+        assert max(np.abs(changes["tau"]).max(), np.abs(changes["force"]).max()) < level
+    turned = lin.jvp(q=np.eye(18)[5])  # home is level: the base turns about the vertical
+    assert np.abs(turned["tau"]).max() < level
+    np.testing.assert_allclose(turned["force"], np.cross([0.0, 0.0, 1.0], lin.force), rtol=0, atol=level)
+
+
+def test_in_the_air_torques_move_the_inertia_of_the_joints_with_a_free_base(quadruped):
+    """∂τ/∂a_ref is the Schur complement of the base in M, and v⁺ follows the reference."""
+    control = walker.controller()
+    state, reference = moving(quadruped, STICKING)
+    q = state.q.copy()
+    q[2] += 0.5
+    _, lin = control.linearize(structs.replace(state, q=q), reference)
+    quadruped.update(q, state.v)
+    M = quadruped.M
+    free = M[6:, 6:] - M[6:, :6] @ np.linalg.solve(M[:6, :6], M[:6, 6:])
+    np.testing.assert_allclose(lin.jacobian(of="tau", by="reference")[:, 24:], free, rtol=0, atol=1e-12)
+    moves = lin.jacobian(of="v_next", by="reference")[quadruped.order[6:], 24:]
+    np.testing.assert_allclose(moves, scenes.H * np.eye(12), rtol=0, atol=1e-15)
+    assert lin.reason == ""
+    assert lin.active.contacts == ()
+    assert lin.margin.force == np.inf
+
+
 def test_the_velocity_after_the_step_has_its_derivative(quadruped):
     """v_next of two neighbouring states differs by the Jacobian."""
     control = walker.controller(mu=0.02)

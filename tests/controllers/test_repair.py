@@ -169,6 +169,31 @@ def test_feet_that_nothing_can_stop_may_slip(quadruped, scheme):
     assert (np.abs(f_S) + np.abs(f_T) <= 0.2 * f_N * (1.0 + 1e-9)).all()
 
 
+@pytest.mark.parametrize("name", ["id-noslip-lcp", "id-coulomb-qp", "id-coulomb-lcp"])
+def test_at_their_limits_no_torque_was_clipped_after_the_last_solve(quadruped, name):
+    """The torque gives the machine the predicted momentum: passes end when no joint is beyond its limit."""
+    rng = np.random.default_rng(3)
+    control = walker.controller(name, limit=0.5, gains=walker.NO_FEEDBACK)
+    clipped = 0
+    for _ in range(40):
+        state = walker.at_home(quadruped)
+        command = control(state, walker.stand(a=100.0 * rng.normal(size=12)))
+        assert np.abs(command.tau).max() <= 0.5
+        if not command.clipped:
+            continue
+        clipped += 1
+        assert "tracking" in command.dropped or command.dropped == ("no-slip",)
+        quadruped.update(state.q, state.v)
+        contacts = scenes.foot_contacts(quadruped, 0.7)
+        force = command.predicted.force[:, [2, 0, 1]]  # along z, x, y: the axes of level ground
+        change = contacts.jacobian.T @ force.T.ravel() - quadruped.bias
+        change[6:] += command.tau
+        a = np.linalg.solve(quadruped.M, change)
+        # in the predicted motion no foot goes into the ground by more than v_tol allows
+        assert (contacts.jacobian[:4] @ a * scenes.H).min() > -2e-3
+    assert clipped > 20
+
+
 @pytest.mark.interpreted
 @pytest.mark.parametrize("gap", [0.0, 1e-3, 4e-3])
 def test_a_foot_in_the_air_comes_down_no_further_than_its_gap(quadruped, gap):

@@ -166,6 +166,27 @@ def test_step_models_converge_to_its_torque_at_first_order(quadruped, model):
     assert errors[2] == pytest.approx(0.5 * errors[1], rel=0.05)
 
 
+def block(mu, *, v=0.0, degrees=15.0, mass=2.0):
+    """Return a block on an incline, order: along the slope (down), across, normal to it."""
+    slope = np.radians(degrees)
+    contacts = by_hand(np.eye(3)[[2, 0, 1]], mu)
+    return AccelerationProblem(
+        M=mass * np.eye(3),
+        force=mass * GRAVITY * np.array([np.sin(slope), 0.0, -np.cos(slope)]),
+        v=np.array([v, 0.0, 0.0]),
+        contacts=contacts,
+        drift=np.zeros(3),
+    )
+
+
+@pytest.mark.parametrize(("mu", "v"), [(0.1, 0.0), (0.2, 0.5), (0.2679, 0.0), (0.4, 0.5), (0.4, -0.5)])
+def test_a_block_on_an_incline_slides_as_the_textbook_says(mu, v):
+    """The acceleration is g (sin - μ cos) down the slope; friction opposes the motion if there is one."""
+    direction = np.sign(v) if v else 1.0
+    expected = GRAVITY * (np.sin(np.radians(15.0)) - direction * mu * np.cos(np.radians(15.0)))
+    np.testing.assert_allclose(acceleration.solve(block(mu, v=v)).acceleration, [expected, 0.0, 0.0], atol=1e-12)
+
+
 def rod(mu, theta, v):
     """Return Painlevé's rod: 1 m, 1 kg, its lower end slides at v; order: x, z, angle."""
     x, z = -0.5 * np.cos(theta), -0.5 * np.sin(theta)

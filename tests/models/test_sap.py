@@ -239,6 +239,25 @@ def slide(mu, h, slope, time=1.0):
     return x, v[1], gap
 
 
+@pytest.mark.parametrize(
+    ("mu", "h", "distance"),
+    [
+        (0.0, 1e-2, 1.2822),
+        (0.125, 1e-2, 0.6838),
+        (0.25, 1e-2, 0.0858),
+        (0.0, 1e-3, 1.2708),
+        (0.125, 1e-3, 0.6779),
+        (0.25, 1e-3, 0.0851),
+    ],
+)
+def test_a_particle_slides_down_the_incline_as_the_table_says(mu, h, distance):
+    """math.md 10; ½g(sin - μ cos)t² is 1.2695, 0.6773, 0.0850 m; first order in h."""
+    x, _, _ = slide(mu, h, np.radians(15.0))
+    assert x == pytest.approx(distance, abs=6e-5)  # the table's last digit
+    closed = 0.5 * G * (np.sin(np.radians(15.0)) - mu * np.cos(np.radians(15.0)))
+    assert x == pytest.approx(closed, rel=1.2 * h)
+
+
 @pytest.mark.parametrize("h", [1e-2, 1e-3])
 def test_stick_creeps_within_its_bound_up_to_the_slope_of_friction(h):
     slope = np.radians(15.0)
