@@ -421,10 +421,7 @@ def drawing(table: Sequence[Mapping[str, Any]], ends: Sequence[str]) -> Drawing:
 
 def findings(table: Sequence[dict[str, Any]], condition: Array) -> list[Finding]:
     """Return condition numbers, and by solver and direction: share solved, wrong answers, and worst residual."""
-    out = [
-        Finding("condition_max", condition.max()),
-        Finding("condition_median", np.median(condition)),
-    ]
+    out = [Finding("condition_max", condition.max()), Finding("condition_median", np.median(condition))]
     for what in dict.fromkeys(row["what"] for row in table):
         name = what.replace("edge rows: ", "rows_").replace(", ", "_").replace(" ", "_")
         for direction in ("forward", "inverse"):

@@ -53,12 +53,7 @@ FRAMES = 150
 
 def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
     """Return the outcomes in the form of the paper's tables and figures."""
-    return (
-        verdicts(judged(outcomes)),
-        _held(outcomes),
-        _scores(outcomes),
-        statement_table(tuple(_arms(outcomes))),
-    )
+    return (verdicts(judged(outcomes)), _held(outcomes), _scores(outcomes), statement_table(tuple(_arms(outcomes))))
 
 
 def judged(outcomes: Sequence[RunOutcome]) -> tuple[Judged, ...]:

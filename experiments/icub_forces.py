@@ -347,11 +347,7 @@ experiment = Case(
 
 
 def _findings(ways: Mapping[str, Mapping[str, Any]], log: Log, lag_s: float, undetermined: float) -> list[Finding]:
-    findings = [
-        Finding("filled_rows", log.filled),
-        Finding("delay_s", lag_s),
-        Finding("undetermined_n", undetermined),
-    ]
+    findings = [Finding("filled_rows", log.filled), Finding("delay_s", lag_s), Finding("undetermined_n", undetermined)]
     for way in ways:
         r, rms = ways[way]["r"], ways[way]["rms_n"]
         asked = way == "weighed"

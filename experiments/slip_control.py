@@ -158,10 +158,7 @@ class Gripper:
         rows = sap.motors(h, 8, fingers, drive, np.zeros(2), np.full(2, 1e3), np.full(2, 10.0), np.full(2, force))
         problem = StepProblem(h=h, M=system.M.copy(), kappa=kappa, contacts=contacts)
         solution, impulses = sap.solve_bounded(
-            problem,
-            rows,
-            parameters=sap.Parameters(tolerance=self.config.tolerance),
-            start=v,
+            problem, rows, parameters=sap.Parameters(tolerance=self.config.tolerance), start=v
         )
         self.problem = conic.of_step(problem, v, impulses @ rows.rows)
         self.q, self.v = system.advance(self.q, solution.v_plus, h)
@@ -304,11 +301,7 @@ def run(config: Config, progress: Progress) -> Results:
 experiment = Case(
     name="slip-control",
     summary="a soft gripper lets a bar pitch: contact patches with SAP",
-    presets={
-        "default": Config(),
-        "short": Config(periods=1),
-        "fine": Config(periods=1, cell_m=2.1e-3, step_s=2.5e-3),
-    },
+    presets={"default": Config(), "short": Config(periods=1), "fine": Config(periods=1, cell_m=2.1e-3, step_s=2.5e-3)},
     simulate=run,
     rehearsals=lambda: [Config(periods=1, period_s=0.1, cell_m=8e-3)],
 )

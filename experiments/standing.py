@@ -430,10 +430,7 @@ def drawing(asked: list[Situation], rows: list[dict[str, Any]]) -> Drawing:
     width = 0.8 / len(packages)
     with axes(rows=2, size=(8.0, 5.0)) as plots:
         for plot, key, label in zip(
-            plots,
-            ("trunk", "wrench"),
-            ("trunk off [m/s²]", "missing wrench [N, N m]"),
-            strict=True,
+            plots, ("trunk", "wrench"), ("trunk off [m/s²]", "missing wrench [N, N m]"), strict=True
         ):
             for p, package in enumerate(packages):
                 values = [_of(rows, package, situation.name, key) for situation in asked]

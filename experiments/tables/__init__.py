@@ -8,14 +8,7 @@ from collections.abc import Sequence
 
 from idcontrol.experiments.tables import printed
 from idcontrol.experiments.tables.claims import statement_table, statements
-from idcontrol.experiments.tables.results import (
-    CONTROLLERS,
-    MITIGATION,
-    PRESETS,
-    SMOOTHNESS_ON,
-    TERRAINS,
-    Results,
-)
+from idcontrol.experiments.tables.results import CONTROLLERS, MITIGATION, PRESETS, SMOOTHNESS_ON, TERRAINS, Results
 from idcontrol.experiments.verdicts import Judged
 from idcontrol.sweeps.plan import product
 from idcontrol.sweeps.record import RunOutcome

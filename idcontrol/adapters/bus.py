@@ -296,13 +296,7 @@ class Bridge:
         fresh = endpoint.poll(now)
         come = self._listen()
         self.safety, _ = follow(
-            self.safety,
-            WATCHDOG,
-            now,
-            endpoint,
-            self._late,
-            slow=lambda: self._speed < WATCHDOG.rest_speed,
-            stop=stop,
+            self.safety, WATCHDOG, now, endpoint, self._late, slow=lambda: self._speed < WATCHDOG.rest_speed, stop=stop
         )
         mode = self.safety.mode
         self._begun |= mode is Mode.RUNNING

@@ -8,13 +8,7 @@ from pydrake.geometry import AddContactMaterial, Box, ProximityProperties, Spher
 from pydrake.math import RigidTransform, RotationMatrix
 from pydrake.multibody.math import SpatialVelocity
 from pydrake.multibody.plant import AddMultibodyPlantSceneGraph, CoulombFriction, DiscreteContactApproximation
-from pydrake.multibody.tree import (
-    FixedOffsetFrame,
-    PrismaticJoint,
-    RevoluteJoint,
-    SpatialInertia,
-    UnitInertia,
-)
+from pydrake.multibody.tree import FixedOffsetFrame, PrismaticJoint, RevoluteJoint, SpatialInertia, UnitInertia
 from pydrake.systems.analysis import Simulator
 from pydrake.systems.framework import DiagramBuilder
 

@@ -54,13 +54,7 @@ def run(
                 on_row(rows[-1])
         except InputError as error:  # a section takes minutes: its rows before the failure are kept
             failed[name] = str(error)
-    return {
-        "floor_us": float(np.median(floor_us)),
-        "rows": rows,
-        "failed": failed,
-        "robot": ROBOT,
-        "machine": before,
-    }
+    return {"floor_us": float(np.median(floor_us)), "rows": rows, "failed": failed, "robot": ROBOT, "machine": before}
 
 
 def _rows(name: str, walk: RecordedWalk, effort: Effort, contacts: Sequence[int] | None) -> Iterator[TimingRow]:

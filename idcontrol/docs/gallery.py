@@ -152,10 +152,7 @@ def main() -> None:
         sys.exit(f"the gallery's commands and the installed experiments differ: {', '.join(sorted(missing))}")
     out = DOCS / "pictures" / "gallery"
     out.mkdir(parents=True, exist_ok=True)
-    parts = [
-        "# Gallery",
-        "One picture of each experiment, and the command that made its run.",
-    ]
+    parts = ["# Gallery", "One picture of each experiment, and the command that made its run."]
     for name, command in COMMANDS.items():
         if name in DATA and not Path(DATA[name]).is_file():
             parts.append(part(name, command, next(out.glob(f"{name}.*"))))

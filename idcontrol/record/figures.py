@@ -196,10 +196,7 @@ def torques(walk: Walk) -> Section:
     return Section(
         "Torques",
         "Joint torques and their rate of change. Dashed: torque limits, if they are near.",
-        [
-            Panel("τ [N m]", [*_each(names, tau), *limits]),
-            Panel("Δτ/Δt [N m/s]", _each(names, walk.torque_rate)),
-        ],
+        [Panel("τ [N m]", [*_each(names, tau), *limits]), Panel("Δτ/Δt [N m/s]", _each(names, walk.torque_rate))],
     )
 
 

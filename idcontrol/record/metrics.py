@@ -190,10 +190,7 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -
         "missed": missed,
         **asked,
         **tracking(
-            arrays["q"][:, list(layout.joint_q)],
-            arrays["v"][:, list(layout.joint_v)],
-            arrays["q_des"],
-            arrays["v_des"],
+            arrays["q"][:, list(layout.joint_q)], arrays["v"][:, list(layout.joint_v)], arrays["q_des"], arrays["v_des"]
         ),
         "qd_ref_max_rad_s": _largest(np.abs(arrays["v_des"])),
         **torques(arrays["tau"], h),

@@ -134,12 +134,7 @@ class Body:
         trunk = trunk_frames(self.system, self.contacts) if floats else ()
         self.trunk = tuple(Frame(name, "orientation", kp=trunk_kp_1_s2) for name in trunk)
         self.feet = tuple(
-            Frame(
-                frame,
-                "pose" if np.count_nonzero(patch == i) > 1 else "position",
-                kp=foot_kp_1_s2,
-                weight=0.0,
-            )
+            Frame(frame, "pose" if np.count_nonzero(patch == i) > 1 else "position", kp=foot_kp_1_s2, weight=0.0)
             for i, frame in enumerate(frames)
         )
         self.hand = None if hand is None else Frame(hand, "position")

@@ -80,13 +80,7 @@ def excluded(rows: Array, r: Array) -> bool | None:
     lengths[lengths < 1e-9 * max(float(lengths.max()), 1e-300)] = 1.0
     rho, constants = rows / lengths[:, None], r / lengths
     unit = float(np.abs(constants).max()) or 1.0
-    program = linprog(
-        constants / unit,
-        A_eq=rho.T,
-        b_eq=np.zeros(rows.shape[1]),
-        bounds=(0.0, 1.0),
-        method="highs-ds",
-    )
+    program = linprog(constants / unit, A_eq=rho.T, b_eq=np.zeros(rows.shape[1]), bounds=(0.0, 1.0), method="highs-ds")
     if program.status != 0:
         return None
     if program.fun > -1e-9:

@@ -127,13 +127,7 @@ def _step(
         mu[:] = rng.uniform(0.0, MOST_FRICTION) if rng.random() < 0.8 else 0.0
     gap = np.where(rng.random(n) < 0.3, H * rng.uniform(0.0, 1.0, n), 0.0)
     contacts = Contacts(
-        identity=np.arange(n),
-        point=point,
-        axes=axes,
-        gap=gap,
-        mu=mu,
-        jacobian=jacobian,
-        damping=damping,
+        identity=np.arange(n), point=point, axes=axes, gap=gap, mu=mu, jacobian=jacobian, damping=damping
     )
     return StepProblem(h=H, M=M, kappa=-H * force - M @ v, contacts=contacts, prescribed=prescribed)
 

@@ -178,9 +178,7 @@ def patch(side: int) -> tuple[System, SphereContacts, State]:
     feet = np.column_stack((x.ravel(), y.ravel(), np.full(contacts, PATCH_FOOT_M - 0.05)))
     ground = SphereContacts(system, ("body",) * contacts, PATCH_FOOT_M, plane(), PATCH_MU, offsets=feet)
     start = State(
-        t=0.0,
-        q=np.array([0.0, 0.0, 0.05, 0.0, 0.0, 0.0, 1.0]),
-        v=np.array([PATCH_M_S, 0.0, 0.0, 0.0, 0.0, 1.0]),
+        t=0.0, q=np.array([0.0, 0.0, 0.05, 0.0, 0.0, 0.0, 1.0]), v=np.array([PATCH_M_S, 0.0, 0.0, 0.0, 0.0, 1.0])
     )
     return system, ground, start
 
