@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
 from idcontrol.loop.safety import Fault
 from idcontrol.types import Array
+
+PARTS: Final = ("the base's position or velocity", "the base's orientation or gyroscope", "the accelerometer")
+"""What `Judge.doubted` means after the joints."""
 
 
 def culprit(fault: Fault, row: Mapping[str, Array], errors: Array, names: Sequence[str]) -> str:
@@ -26,6 +30,9 @@ def culprit(fault: Fault, row: Mapping[str, Array], errors: Array, names: Sequen
         return f"{float(row['voltage']):.3g} V"
     if fault is Fault.TIPPED and "base_tilt" in row:
         return f"{np.degrees(float(row['base_tilt'])):.0f}°"
+    if fault is Fault.ENCODER:
+        j = int(row["doubted"])
+        return (*names, *PARTS)[j] if j >= 0 else ""
     if fault is Fault.HOT:
         size, said = row["temperature"], "{0:.1f} °C".format
     elif fault is Fault.DRIVE:
@@ -36,6 +43,8 @@ def culprit(fault: Fault, row: Mapping[str, Array], errors: Array, names: Sequen
         size, said = np.abs(row["torque_off"]), "{0:.3g} N m off".format
     elif fault is Fault.WEAK:
         size, said = row["torque_lost"], "{0:.0%} of the torque missing".format
+    elif fault is Fault.CUT:
+        size, said = row["cut_ticks"], "{0:.0f} ticks in a row".format
     elif fault is Fault.ASTRAY:
         size, said = np.abs(errors), "{0:.3g} rad off".format
     else:

@@ -28,6 +28,8 @@ ASIDE: Final = (0.05, 0.5)
 are weaker than `TIED`, but the planner follows the measured posture, which then runs away."""
 EXCESS: Final = 5.0
 """A commanded torque beyond this multiple of the motor's full torque is a fault: no right controller computes it."""
+UNFIT: Final = int(Cut.RATE | Cut.TORQUE | Cut.GAIN | Cut.TARGET)
+"""Cuts that can be a fault."""
 USABLE, BAD, HUGE = 0, 1, 2
 """Verdicts of `take`."""
 
@@ -95,6 +97,8 @@ class Gate(NamedTuple):
         v_before: In: velocities of the joints when rows were sent last; out: velocities in `joints`; shape (a,).
         tau: Out: torques of the drives at the positions and velocities in `joints`, shape (a,) [N m].
         sent: In: rows tau, q, v, kp, kd that were sent last; out: rows that may be sent, shape (5, a).
+        cut_ticks: Number of calls with `drives` in a row that cut a drive's torque, torque rate, gain or target, shape
+            (a,).
     """
 
     limits: Array
@@ -107,6 +111,7 @@ class Gate(NamedTuple):
     v_before: Array
     tau: Array
     sent: Array
+    cut_ticks: Array
 
 
 @njit(cache=True, inner=True)
@@ -172,8 +177,9 @@ def let_through(bound: Bound, drives: bool, tied: bool, share: float, dt: float)
     joints, sent, tau = gate.joints, gate.sent, gate.tau
     torque, _, low, high, speed = gate.limits
     wanted, last, back = np.empty(tau.shape[0]), np.empty(tau.shape[0]), np.zeros(tau.shape[0])
-    cut = 0
+    cuts = np.zeros(tau.shape[0], dtype=np.int64)
     for j in range(tau.shape[0]):
+        cut = 0
         last[j] = min(max(sent[0, j] + feedback(joints, sent, j), -torque[j]), torque[j])
         sent[:, j] = 0.0
         if drives:
@@ -192,8 +198,9 @@ def let_through(bound: Bound, drives: bool, tied: bool, share: float, dt: float)
             if tied and tie(gate, j, dt):
                 cut |= 32
             back[j] = feedback(joints, sent, j)
-        wanted[j] = share * gate.wanted[j] + back[j]
-    cut |= admit_kernel(gate.limits, wanted, last, joints.q, joints.v, 1.0, dt, tau)
+        wanted[j], cuts[j] = share * gate.wanted[j] + back[j], cut
+    admit_kernel(gate.limits, wanted, last, joints.q, joints.v, 1.0, dt, tau, cuts)
+    every = 0
     for j in range(tau.shape[0]):
         sent[0, j] = share * gate.wanted[j] if tau[j] == wanted[j] else tau[j] - back[j]
         if abs(sent[0, j]) > torque[j]:
@@ -203,8 +210,11 @@ def let_through(bound: Bound, drives: bool, tied: bool, share: float, dt: float)
             sent[0, j] = min(max(tau[j] - share_back * back[j], -torque[j]), torque[j])
             sent[3, j] *= share_back
             sent[4, j] *= share_back
-            cut |= 8
-    return cut
+            cuts[j] |= 8
+        if drives:  # the brake keeps the counts that ended the run
+            gate.cut_ticks[j] = gate.cut_ticks[j] + 1.0 if cuts[j] & UNFIT else 0.0
+        every |= cuts[j]
+    return every
 
 
 class Setpoints:
@@ -236,9 +246,8 @@ class Setpoints:
         most = EXCESS / limits.power * limits.torque
         self._asked = bind(Asked(most, self.wanted, self.held, of["q_des"], joints))
         self._take = entry(take, self._asked, self.tau)
-        self._gate = bind(
-            Gate(self._admitted, joints, self.wanted, self.held, *self._desired, self._v, self.tau, self.sent)
-        )
+        out = self._v, self.tau, self.sent, of["cut_ticks"]
+        self._gate = bind(Gate(self._admitted, joints, self.wanted, self.held, *self._desired, *out))
         self._admit = entry(let_through, self._gate, False, False, 0.0, 0.0)
 
     def take(self, command: Array, tracking: float, *, tied: bool = False) -> Fault:

@@ -15,7 +15,6 @@ from idcontrol.loop.plausible import (
     Bearable,
     Carried,
     Drives,
-    Inertial,
     Joints,
     Judge,
     Trust,
@@ -23,6 +22,7 @@ from idcontrol.loop.plausible import (
     nothing,
     see,
     tilt,
+    unread,
 )
 from idcontrol.loop.safety import Fault, Policy
 from idcontrol.loop.session import Parts, Sense, Steered
@@ -34,6 +34,13 @@ from idcontrol.types import Sensed, State
 SLOWER: Final = 10.0
 """Ratio of elapsed time to the change of the machine's time above which the machine's time counts as standing still. A
 state that is repeated with a time that creeps is old. A simulated machine on a busy computer may be slow."""
+
+
+RARE: Final = 6.0
+"""Ratio of the tolerated silence to the longest usual time between two states with different times: a loop at 1 kHz
+needs a new state every 3.3 ms. A trot of `links` bears 3 ms and, at 4 ms, falls when it halts."""
+RENEWALS: Final = 20.0
+"""Number of new states over which the usual time between them is averaged."""
 
 
 class Observer:
@@ -60,7 +67,7 @@ class Observer:
         self.faults = Fault.NONE
         self.message: Sensed | None = None
         self.state: State | None = None
-        self.advanced, self._time = 0, -1.0
+        self.advanced, self._time, self._usual = 0, -1.0, 0.0
         self._sense: Sense | None = None
         self._used, self._epoch = False, 0.0
         self._steered = parts.planner if isinstance(parts.planner, Steered) else None
@@ -83,6 +90,8 @@ class Observer:
             Judge(
                 floats=system.floats,
                 placed=placed,
+                needed=parts.sense is not None,
+                doubted=telemetry.row.of["doubted"].reshape(1),
                 joints=self.joints,
                 circle=circle,
                 heard=self._heard,
@@ -98,7 +107,7 @@ class Observer:
                     np.full(a, np.inf),
                     *np.zeros((5, a)),
                 ),
-                inertial=Inertial(np.zeros(1), np.zeros(1), np.zeros(places)),
+                inertial=unread(places),
                 carried=Carried(*np.zeros((3, 3))),
                 bearable=Bearable(policy.hot_c or parts.limits.hot_c, *(policy.voltage_v or parts.limits.voltage_v)),
                 tilt_rad=policy.tilt_rad,
@@ -129,6 +138,10 @@ class Observer:
         flags = self._judged(self._judge, values, message.state.t, not running)
         t = float(values[0])  # also of an implausible message: the machine's time moves
         ahead, self._time = t - self._time, t
+        if ahead > 0.0:
+            self._usual += (min(ahead, self._late / NS) - self._usual) / RENEWALS
+        if self._usual > self._late / NS / RARE:
+            flags |= Fault.RARE
         if ahead < 0.0 or (running and ahead * NS > now - self.advanced + self._late):
             flags |= Fault.CLOCK
         kept = self.advanced + round(SLOWER * ahead * NS) if running else now
@@ -139,7 +152,7 @@ class Observer:
             return
         self.message, self.state = message, message.state
         if self._motion is not None:
-            if not working:
+            if not working or flags & Fault.ACCELEROMETER:
                 self._motion.restart()
             else:
                 flags |= int(self._motion(message, self._sent, self._policy.motion_share))

@@ -44,6 +44,8 @@ SWIFTEST: Final = 2000.0
 milliseconds."""
 FINER: Final = 2.0
 """Factor on position and linear velocity of the base, to which the limits of joints then apply."""
+TURN: Final = 0.002
+"""Turn of the base that orientation and gyroscope both show [rad]: 16 steps of an orientation of 16 bits."""
 LURCH: Final = 0.15
 """Largest change of the base's velocity beyond the integral of its accelerometer's reading [m/s]; errors of tilt and
 accelerometer of 0.01 rad and 0.2 m/s² give 0.06."""
@@ -112,12 +114,25 @@ def widen(low: Array, high: Array, j: int, value: float, after: float) -> None: 
     high[j] = max(value, high[j] + share * (value - high[j]))
 
 
+@njit(cache=True, inner=True)
+def rotated(last: Array, now: Array, i: int) -> float:  # pragma: no cover - compiled
+    """Return entry i of twice the vector part of the quaternion from orientation `last` to `now`, the angle [rad].
+
+    The first four entries of both are quaternions (x, y, z, w) of either sign.
+    """
+    same = 0.0
+    for k in range(4):
+        same += last[k] * now[k]
+    j, k = (i + 1) % 3, (i + 2) % 3
+    vector = last[3] * now[i] - now[3] * last[i] - (last[j] * now[k] - last[k] * now[j])
+    return np.copysign(2.0, same) * vector
+
+
 @njit(cache=True, inner=True, error_model="numpy")
 def travel(heard: Heard, circle: Booleans, q: Array, turned: Array) -> Array:  # pragma: no cover - compiled
     """Return the motion of the coordinates since the last plausible state, shape (n + 3,) [rad or m].
 
-    Places marked in `circle` take the shorter way. The rotation is small, so it is approximated as twice the vector
-    part of the relative quaternion.
+    Places marked in `circle` take the shorter way. The rotation is small (`rotated`).
     """
     a = q.shape[0]
     moved = np.empty(a + 3)
@@ -125,13 +140,8 @@ def travel(heard: Heard, circle: Booleans, q: Array, turned: Array) -> Array:  #
         moved[i] = q[i] - heard.q[i]
         if circle[i]:
             moved[i] -= 2.0 * np.pi * np.round(moved[i] / (2.0 * np.pi))
-    last, same = heard.turned, 0.0
-    for i in range(4):
-        same += last[i] * turned[i]
     for i in range(3):
-        j, k = (i + 1) % 3, (i + 2) % 3
-        vector = last[3] * turned[i] - turned[3] * last[i] - (last[j] * turned[k] - last[k] * turned[j])
-        moved[a + i] = np.copysign(2.0, same) * vector
+        moved[a + i] = rotated(heard.turned, turned, i)
     return moved
 
 
@@ -159,10 +169,10 @@ def frozen(heard: Heard, trust: Trust, i: int, moved: float, v: float, after: fl
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def believable(
+def contradiction(
     heard: Heard, trust: Trust, circle: Booleans, t: float, q: Array, v: Array, turned: Array
-) -> bool:  # pragma: no cover - compiled
-    """True if this state at time t is plausible; then store it in `heard`.
+) -> int:  # pragma: no cover - compiled
+    """Return the first implausible coordinate of a state at time t; if all are plausible, store it and return -1.
 
     A coordinate must not stand still despite its velocity (`frozen`). Its motion may differ from the integral of its
     velocity by `Trust.jump`, and by `LAG_S` times the change of the velocity in recent plausible states; differences
@@ -182,7 +192,7 @@ def believable(
         v: Velocities of the coordinates, shape (n + 3,).
         turned: Orientation of the base, as a quaternion (x, y, z, w) of either sign, shape (4,).
     """
-    after, gap, believed = t - heard.t[0], t - heard.judged[0], True
+    after, gap, doubted = t - heard.t[0], t - heard.judged[0], -1
     heard.judged[0] = t
     off, swung = np.zeros(v.shape[0]), np.zeros(v.shape[0])
     if after >= 0.0:
@@ -194,18 +204,19 @@ def believable(
             swung[i] = kept * heard.swung[i] + v[i] - heard.v[i]
             stands = frozen(heard, trust, i, moved[i], v[i], after)
             most = limit + LAG_S * abs(heard.swung[i])
-            believed = believed and abs(off[i]) <= most and not stands
+            if doubted < 0 and (stands or not abs(off[i]) <= most):
+                doubted = i
     else:
         heard.still[:] = heard.way[:] = 0.0
         assign(heard.moving, v)
-    if believed:
+    if doubted < 0:
         heard.t[0] = t
         assign(heard.q, q)
         assign(heard.v, v)
         assign(heard.turned, turned)
         assign(heard.off, off)
         assign(heard.swung, swung)
-    return believed
+    return doubted
 
 
 @njit(cache=True, inner=True)
@@ -294,15 +305,15 @@ def obeys(drives: Drives, after: float) -> bool:  # pragma: no cover - compiled
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def moves(heard: Heard, drives: Drives, trust: Trust, q: Array, v: Array, after: float) -> bool:  # pragma: no cover
-    """True unless a joint's reading stays bitwise constant although its torque and its reference have changed.
+def sticks(heard: Heard, drives: Drives, trust: Trust, q: Array, v: Array, after: float) -> int:  # pragma: no cover
+    """Return the joint whose reading stays bitwise constant although its torque and its reference have changed, or -1.
 
     A fine encoder never reads the same position and velocity of a moving joint twice. Readings may repeat at a joint
     at rest or with a coarse encoder, but not while torque and reference drive the joint elsewhere: the reference has
     moved by more than a way of `STEPS` steps of the encoder, at least `FINE` and at most `Trust.way`, and the product
     of this motion and the change of the torque, beyond dry friction, is more than half of ``way * Drives.most``.
     """
-    moving = True
+    stuck = -1
     for j in range(drives.sent.shape[0]):
         step = abs(q[j] - heard.q[j])
         if after >= 0.0 and step > 0.0:
@@ -317,49 +328,92 @@ def moves(heard: Heard, drives: Drives, trust: Trust, q: Array, v: Array, after:
         # a joint that sticks reverses all of its friction before it moves
         pull = abs(drives.sent[j] - drives.sent_before[j]) - 2.0 * drives.friction[j]
         driven = 2.0 * ahead * pull > way * drives.most[j]
-        moving = moving and not (driven and ahead > way and drives.still[j] > trust.still)
-    return moving
+        if driven and ahead > way and drives.still[j] > trust.still:
+            stuck = j
+    return stuck
 
 
 class Inertial(NamedTuple):
-    """How long all readings of the inertial sensor have been bitwise constant.
+    """How long each part of the inertial sensor has been bitwise constant: orientation, gyroscope, accelerometer.
 
     Attributes:
-        still: Time since the readings last changed, shape (1,) [s].
-        turned: 1 once an angular velocity was not zero, shape (1,).
-        q_before: Places when the readings last changed, shape (n,) [rad or m].
+        readings: The last readings: quaternion, angular velocity, specific force; shape (10,).
+        still: Time since each part last changed, shape (3,) [s].
+        q_before: Places when each part last changed, shape (3, n) [rad or m].
+        spun: Integral of the angular velocity since the orientation last changed, shape (3,) [rad].
+        turned: Orientation when the angular velocity last changed, shape (4,).
+        seen: 1 once a reading of each part was neither zero nor NaN, shape (3,).
     """
 
+    readings: Array
     still: Array
-    turned: Array
     q_before: Array
+    spun: Array
+    turned: Array
+    seen: Array
+
+
+def unread(places: int) -> Inertial:
+    """Return an `Inertial` before the first state, for so many places."""
+    return Inertial(np.zeros(10), np.zeros(3), np.zeros((3, places)), np.zeros(3), np.zeros(4), np.zeros(3))
+
+
+@njit(cache=True, inner=True)
+def repeats(inertial: Inertial, trust: Trust, part: int, q: Array) -> bool:  # pragma: no cover - compiled
+    """True if a part of the sensor is constant for longer than `Trust.still`, although a place moves by `Trust.way`.
+
+    A working sensor may repeat its readings for a few states, between two measurements.
+    """
+    return inertial.still[part] > trust.still and farthest(q, inertial.q_before[part]) > trust.way
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def senses(
-    heard: Heard, inertial: Inertial, trust: Trust, q: Array, v: Array, turned: Array, after: float
-) -> bool:  # pragma: no cover - compiled
-    """True unless orientation and angular velocity of the base stay bitwise constant although a place changes.
+    inertial: Inertial, trust: Trust, q: Array, readings: Array, after: float
+) -> tuple[bool, bool]:  # pragma: no cover - compiled
+    """Judge whether orientation and gyroscope work, and whether the accelerometer works.
 
-    A working sensor may repeat its readings for a few states, between two measurements. As long as all angular
-    velocities are exactly zero, the result is True: a simulated base may rest while joints move. Arguments have the
-    same names as in `believable`; `after` is the time since the last state [s].
+    Orientation or gyroscope fail if they repeat their readings, and the other one shows a turn by more than `TURN`
+    meanwhile, or repeats its readings, too. As long as all angular velocities are exactly zero, both may be constant: a
+    simulated base may rest while joints move. The accelerometer fails if it repeats a reading, or reads NaN, and the
+    gyroscope does not repeat its readings. An accelerometer that has always read NaN does not exist, and does not fail.
+
+    Args:
+        inertial: The last readings; overwritten.
+        trust: Limits.
+        q: Places, shape (n,).
+        readings: As `Inertial.readings`.
+        after: Time since the last state [s]; negative or NaN to begin anew.
+
+    Returns:
+        False if orientation or gyroscope fail; False if the accelerometer fails.
     """
-    a, same = q.shape[0], after >= 0.0
+    last, still, seen = inertial.readings, inertial.still, inertial.seen
+    for part in range(3):
+        begin, end = max(0, 3 * part + 1), 3 * part + 4
+        same, number = True, True
+        for i in range(begin, end):
+            same, number = same and readings[i] == last[i], number and np.isfinite(readings[i])
+            if readings[i] != 0.0 and number:
+                seen[part] = 1.0
+        if after >= 0.0 and (same or not number):
+            still[part] += after
+        else:
+            still[part] = 0.0
+            assign(inertial.q_before[part], q)
+    assign(last, readings)
+    if still[0] == 0.0:
+        inertial.spun[:] = 0.0
+    if still[1] == 0.0:
+        assign(inertial.turned, readings[:4])
+    spun, leans = 0.0, 0.0
     for i in range(3):
-        same = same and v[a + i] == heard.v[a + i]
-        if v[a + i] != 0.0:
-            inertial.turned[0] = 1.0
-    for i in range(4):
-        same = same and turned[i] == heard.turned[i]
-    if same:
-        inertial.still[0] += after
-    else:
-        inertial.still[0] = 0.0
-        assign(inertial.q_before, q)
-    return not (
-        inertial.turned[0] > 0.0 and inertial.still[0] > trust.still and farthest(q, inertial.q_before) > trust.way
-    )
+        inertial.spun[i] += readings[4 + i] * after if still[0] > 0.0 else 0.0
+        spun += inertial.spun[i] ** 2
+        leans += rotated(inertial.turned, readings, i) ** 2
+    flat, mute = repeats(inertial, trust, 0, q), repeats(inertial, trust, 1, q)
+    fails = (flat and spun > TURN**2) or (mute and leans > TURN**2) or (flat and mute and seen[1] > 0.0)
+    return not fails, not (repeats(inertial, trust, 2, q) and not mute and seen[2] > 0.0)
 
 
 class Carried(NamedTuple):
@@ -416,11 +470,11 @@ class Bearable(NamedTuple):
     """Highest voltage [V]."""
 
 
-DRIVE, HOT, VOLTAGE, ESTOP, QUATERNION, ENCODER, TIPPED, TORQUE = (
+DRIVE, HOT, VOLTAGE, ESTOP, QUATERNION, ENCODER, TIPPED, TORQUE, ACCELEROMETER = (
     int(fault)
     for fault in (
         Fault.DRIVE, Fault.HOT, Fault.VOLTAGE, Fault.ESTOP, Fault.QUATERNION, Fault.ENCODER, Fault.TIPPED,
-        Fault.TORQUE,
+        Fault.TORQUE, Fault.ACCELEROMETER,
     )
 )  # fmt: skip
 UNUSED: Final = QUATERNION | ENCODER
@@ -491,12 +545,15 @@ class Judge(NamedTuple):
     Attributes:
         floats: True if a configuration begins with a position and a quaternion.
         placed: True if position and linear velocity of the base are used; otherwise they are not judged.
+        needed: True if the accelerometer is used.
+        doubted: Out: number of the joint whose readings are implausible; a, `a + 1` or `a + 2` for the base's position,
+            its orientation or gyroscope, and its accelerometer; -1 without one; shape (1,).
         joints: The joints of the last state that was used.
         circle: True for places that are continuous joints, shape (n,).
         heard: The last plausible state of the joints and the base.
         trust: Limits within which encoders and the orientation are trusted.
         drives: Sent and applied torques.
-        inertial: Time for which readings of the inertial sensor have been constant.
+        inertial: How long the readings of the inertial sensor have been constant.
         carried: Velocity and accelerometer of the base in the last state.
         bearable: Limits of drives and supply.
         tilt_rad: Largest angle of the base from upright [rad].
@@ -509,6 +566,8 @@ class Judge(NamedTuple):
 
     floats: bool
     placed: bool
+    needed: bool
+    doubted: Array
     joints: Joints
     circle: Booleans
     heard: Heard
@@ -557,12 +616,27 @@ def judge(bound: Bound, values: Array, t: float, fresh: bool) -> int:  # pragma:
     after = t - by.heard.t[0]
     if not obeys(by.drives, after):
         faults |= TORQUE
-    moving = moves(by.heard, by.drives, by.trust, q, v, after)
+    doubted = sticks(by.heard, by.drives, by.trust, q, v, after)
     if by.placed:
         gap = np.nan if fresh else t - by.heard.judged[0]
-        moving = accelerates(by.carried, turned, by.v, by.specific, gap) and moving
-    moving = senses(by.heard, by.inertial, by.trust, q, v, turned, after) and moving
-    if not believable(by.heard, by.trust, by.circle, t, q, v, turned) or not moving:
+        if not accelerates(by.carried, turned, by.v, by.specific, gap):
+            doubted = a
+    readings = np.empty(10)
+    assign(readings[:4], turned)
+    assign(readings[4:7], v[n:])
+    assign(readings[7:], by.specific)
+    turns, falls = senses(by.inertial, by.trust, q, readings, after)
+    if not turns:
+        doubted = a + 1
+    if not falls:
+        faults |= ACCELEROMETER
+        if by.needed:
+            doubted = a + 2
+    strange = contradiction(by.heard, by.trust, by.circle, t, q, v, turned)
+    if strange >= 0:
+        doubted = strange if strange < a else a if strange < n else a + 1
+    by.doubted[0] = doubted
+    if doubted >= 0:
         return faults | ENCODER
     see(by.joints, by.q, by.v)
     if by.floats and tilt(by.q[3:7]) > by.tilt_rad:

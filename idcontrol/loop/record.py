@@ -41,8 +41,9 @@ from idcontrol.record.recording import Recorder
 from idcontrol.types import Array, Booleans, Event, Status
 
 EXTRA = (
-    *COURSE, "t_machine", "tau_wanted", "sent", "torque_off", "torque_lost", "tau_applied", "accelerometer", "dropped",
-    "status", "step_us", "drive_error", "temperature", "voltage", "estop", "axes", "buttons",
+    *COURSE, "t_machine", "tau_wanted", "sent", "torque_off", "torque_lost", "cut_ticks", "doubted", "tau_applied",
+    "accelerometer", "dropped", "status", "step_us", "drive_error", "temperature", "voltage", "estop", "axes",
+    "buttons",
 )  # fmt: skip
 """Telemetry channels that every loop records in addition to `Session.channels`."""
 TIMES = tuple(name for name in EXTRA if name.endswith("_us"))

@@ -32,7 +32,7 @@ from idcontrol.config.configuration import Duration, NotNegative, Positive
 from idcontrol.errors import InputError
 from idcontrol.kernels.jit import njit
 from idcontrol.loop.clock import NS
-from idcontrol.types import Array
+from idcontrol.types import Array, Integers
 
 
 class Mode(enum.IntEnum):
@@ -153,6 +153,12 @@ class Fault(enum.IntFlag):
     """A commanded torque is many times beyond its limit (`idcontrol.loop.gate.EXCESS`); it is not sent."""
     WEAK = 33554432
     """For a long time, the motion shows that a drive lacks a share of its torque (`idcontrol.loop.motion`)."""
+    ACCELEROMETER = 67108864
+    """The accelerometer stands still or sends NaN although the robot moves; motion is not judged. If an estimator needs
+    the accelerometer, the fault is `ENCODER`, too."""
+    RARE = 134217728
+    """The machine renews its state too rarely for the period of the loop (`idcontrol.loop.observer.RARE`); if torques
+    do not flow yet, the start is refused."""
 
 
 NAMES: Mapping[Fault, str] = MappingProxyType({fault: str(fault.name).lower() for fault in Fault})
@@ -185,6 +191,8 @@ MEANINGS: Mapping[Fault, str] = MappingProxyType(
         Fault.MOTION: "the motion contradicted the torque of a joint: its drive or encoder is faulty",
         Fault.EXCESS: "a commanded torque was many times beyond its limit",
         Fault.WEAK: "a drive lacked a share of the torque that was sent",
+        Fault.ACCELEROMETER: "the accelerometer stood still or sent no number, and motion was not judged",
+        Fault.RARE: "the machine renewed its state too rarely for the rate of the loop",
     }
 )
 """The faults in words, for reports."""
@@ -248,6 +256,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         motion: Rule for `Fault.MOTION`.
         excess: Rule for `Fault.EXCESS`.
         weak: Rule for `Fault.WEAK`, by default an event in the record.
+        accelerometer: Rule for `Fault.ACCELEROMETER`, by default an event in the record.
+        rare: Rule for `Fault.RARE`, by default an event in the record.
         start_s: Time limit for the other side to become ready; after that the loop ends without any torque.
         late_s: Age of the newest datagram above which the other side counts as silent; null means 20 periods, and at
             least 20 ms (`patience`).
@@ -310,6 +320,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     motion: Rule = Rule(tolerate=5)
     excess: Rule = Rule(tolerate=5)
     weak: Rule = Rule(then="hold")
+    accelerometer: Rule = Rule(then="hold")
+    rare: Rule = Rule(then="hold")
     start_s: Duration = 5.0
     late_s: Duration | None = None
     hang_s: Duration = 0.1
@@ -537,31 +549,30 @@ def admit(limits: Limits, wanted: Array, last: Array, q: Array, v: Array, share:
     Returns:
         The limits at which a torque was cut.
     """
-    cut = admit_kernel(limits.gate, wanted, last, q, v, share, dt, out)
-    return Cut(cut) if cut else Cut.NONE
+    cuts = np.zeros(len(out), dtype=np.int64)
+    admit_kernel(limits.gate, wanted, last, q, v, share, dt, out, cuts)
+    return Cut(int(np.bitwise_or.reduce(cuts)))
 
 
 @njit(cache=True)
 def admit_kernel(
-    gate: Array, wanted: Array, last: Array, q: Array, v: Array, share: float, dt: float, out: Array
-) -> int:  # pragma: no cover - compiled
-    """Run `admit` with the limits `gate` (`Limits.gate`); return the limits at which a torque was cut, as a number."""
+    gate: Array, wanted: Array, last: Array, q: Array, v: Array, share: float, dt: float, out: Array, cuts: Integers
+) -> None:  # pragma: no cover - compiled
+    """Run `admit` with the limits `gate` (`Limits.gate`); add the `Cut` of each torque to `cuts`, shape (a,)."""
     torque, rate, low, high, speed = gate
-    cut = 0
     for i in range(wanted.shape[0]):
         tau = share * wanted[i]
         if (q[i] < low[i] and tau < 0.0) or (q[i] > high[i] and tau > 0.0):
             tau = 0.0
-            cut |= 1
+            cuts[i] |= 1
         if abs(v[i]) > speed[i] and tau * v[i] > 0.0:
             tau = 0.0
-            cut |= 2
+            cuts[i] |= 2
         step = rate[i] * dt
         if abs(tau - last[i]) > step:
             tau = last[i] + np.copysign(step, tau - last[i])
-            cut |= 4
+            cuts[i] |= 4
         if abs(tau) > torque[i]:
             tau = np.copysign(torque[i], tau)
-            cut |= 8
+            cuts[i] |= 8
         out[i] = tau
-    return cut

@@ -18,6 +18,8 @@ ROW = {
     "tau": np.array([1.0, 9.5, 0.1]),
     "torque_off": np.array([-2.5, 0.5, 0.0]),
     "torque_lost": np.array([0.0, 0.314, 0.0]),
+    "cut_ticks": np.array([2.0, 31.0, 0.0]),
+    "doubted": np.array(2.0),
 }
 
 
@@ -32,11 +34,21 @@ ROW = {
         (Fault.MOTION, "hip: 2.5 N m off"),
         (Fault.ASTRAY, "toe: 0.7 rad off"),
         (Fault.WEAK, "knee: 31% of the torque missing"),
+        (Fault.CUT, "knee: 31 ticks in a row"),
+        (Fault.ENCODER, "toe"),
         (Fault.HUNG, ""),
     ],
 )
 def test_the_worst_joint_and_its_value_are_named(fault: Fault, said: str) -> None:
     assert culprit(fault, ROW, np.array([0.0, 0.1, -0.7]), ["hip", "knee", "toe"]) == said
+
+
+@pytest.mark.parametrize(
+    ("doubted", "said"), [(3, "the base's position or velocity"), (5, "the accelerometer"), (-1, "")]
+)
+def test_readings_of_the_base_are_named(doubted: int, said: str) -> None:
+    row = ROW | {"doubted": np.array(float(doubted))}
+    assert culprit(Fault.ENCODER, row, np.zeros(3), ["hip", "knee", "toe"]) == said
 
 
 def test_values_that_are_not_measured_name_no_joint() -> None:

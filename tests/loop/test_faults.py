@@ -357,6 +357,7 @@ def test_an_encoder_that_stands_still_while_its_joint_is_driven_brakes_the_machi
     rig = runs(session=Lying(lie), duration_s=1.0)
     assert rig.modes() == WHOLE
     assert rig.faults() == Fault.ENCODER
+    assert running(rig)[-1]["doubted"] == joint
     # the reference turns around when the encoder stops, so that nothing moves at first
     assert rig.ticks(Mode.RUNNING) < (Lying.LIE_AT + 0.06) / H
 
@@ -383,14 +384,14 @@ def test_a_drive_that_applies_another_torque_brakes_the_machine(runs, change):
     assert rig.ticks(Mode.RUNNING) < (Lying.LIE_AT + 0.06) / H
 
 
-def sends(change):
-    """Let the machine of a rig change what it sends from a quarter of a second on."""
+def sends(change, after_s=0.25):
+    """Let the machine of a rig change what it sends after a time [s]."""
 
     def before(rig):
         post = rig.machine.endpoint.post
 
         def changed(mode, values, now):
-            post(mode, change(values.copy()) if now > NS // 4 else values, now)
+            post(mode, change(values.copy()) if now > after_s * NS else values, now)
 
         rig.machine.endpoint.post = changed
 
@@ -439,6 +440,29 @@ def test_a_hot_drive_ends_the_run_of_a_machine_slower_than_its_loop(runs, slower
     assert rig.modes() == WHOLE
     assert rig.faults() == Fault.HOT
     assert rig.ticks(Mode.RUNNING) == pytest.approx(250 + slower * Policy().hot.tolerate, abs=15)
+
+
+@pytest.mark.parametrize(
+    ("every", "begin_s", "seen", "starts"),
+    [(3, 0.0, Fault.NONE, True), (4, 0.4, Fault.RARE, True), (10, 0.4, Fault.RARE, True), (10, 0.0, Fault.RARE, False)],
+)
+def test_a_machine_that_repeats_most_states_is_an_event_and_cannot_be_armed(every, begin_s, seen, starts):
+    held, ticks = [], 0
+
+    def repeat(values):
+        nonlocal ticks
+        ticks += 1
+        values[0] = ticks * H  # the time of this simulated machine would stand still before the start
+        if ticks * H < begin_s or ticks % every == 1 or not held:
+            held[:] = [values.copy()]
+        return held[0]
+
+    rig = Rig(attended=True, policy=structs.replace(QUICK, start_s=0.1))
+    sends(repeat, after_s=0.0)(rig)
+    rig.run(damp_at=0.9, acts=(0.2,))
+    assert bool(running(rig)) is starts
+    assert (rig.faults() if starts else rig.loop.safety.ended_by) == seen
+    assert rig.loop.counts.complete is starts
 
 
 @pytest.mark.parametrize("by_s", [0.05, 10.0, -0.1])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from msgspec import structs
 
+from idcontrol.loop.culprit import culprit
 from idcontrol.loop.gate import ASIDE, Setpoints
 from idcontrol.loop.plausible import Joints
 from idcontrol.loop.safety import Cut, Fault, Mode
@@ -165,6 +166,16 @@ def test_wrong_gains_and_targets_of_a_controller_with_a_model_brake_the_machine(
     assert rig.ticks(Mode.RUNNING) == pytest.approx(100 + QUICK.wrong_s / H, abs=5)
 
 
+def test_the_joint_whose_command_was_cut_is_named_once_the_machine_brakes():
+    def change(call, command):
+        return structs.replace(command, kp=np.array([KP[0], 9e5])) if call > 100 else command
+
+    rig = driven(change)
+    rig.run()
+    assert rig.loop.safety.ended_by is Fault.CUT
+    assert culprit(Fault.CUT, rig.rows[-1], np.zeros(2), ["shoulder", "elbow"]).startswith("elbow: 3")
+
+
 @pytest.mark.parametrize("field", ["kp", "kd"])
 def test_negative_gains_are_not_sent_and_brake_the_machine(field):
     def wrong(call, command):
@@ -179,7 +190,7 @@ def test_negative_gains_are_not_sent_and_brake_the_machine(field):
 
 def channels(q_des=(0.0, 0.0), v_des=(0.0, 0.0)):
     """Return the channels of telemetry that the gate reads and writes."""
-    of = {name: np.zeros(2) for name in ("tau_wanted", "tau", "a_des")}
+    of = {name: np.zeros(2) for name in ("tau_wanted", "tau", "a_des", "cut_ticks")}
     return of | {"q_des": np.array(q_des), "v_des": np.array(v_des), "sent": np.zeros((5, 2))}
 
 

@@ -19,16 +19,17 @@ from idcontrol.loop.plausible import (
     LURCH,
     SETTLE_S,
     SWIFTEST,
+    TURN,
     Carried,
     Drives,
-    Inertial,
     Trust,
     accelerates,
-    believable,
+    contradiction,
     expect,
-    moves,
     nothing,
     senses,
+    sticks,
+    unread,
 )
 from idcontrol.loop.safety import Fault, Mode, Policy
 from idcontrol.sensing import Sensing
@@ -50,7 +51,8 @@ def first_doubt(states):
     """Return the time at which a state is first doubted [s]; None if none is. States are q, v and an orientation."""
     heard = nothing(1, 1)
     for k, (q, v, orientation) in enumerate(states):
-        if not believable(heard, TRUST, np.zeros(1, dtype=np.bool_), k * H, np.array([q]), np.array(v), orientation):
+        angle, straight = np.array([q]), np.zeros(1, dtype=np.bool_)
+        if contradiction(heard, TRUST, straight, k * H, angle, np.array(v), orientation) >= 0:
             return k * H
     return None
 
@@ -75,30 +77,55 @@ def test_an_orientation_that_stands_still_while_the_gyroscope_turns_is_doubted(r
     assert first_doubt(states) == pytest.approx(0.1 + min(stands, strays), abs=3 * H)
 
 
-def first_frozen(rate, period, moves, last=1.1):
-    """Return the time at which an inertial sensor first counts as frozen [s].
+ORIENTATION, GYROSCOPE, ACCELEROMETER = range(3)
 
-    Its readings end after 0.1 s; the last angular velocity is `rate` times `last`.
+
+def first_frozen(rate, period, moves, last=1.1, frozen=(0, 1, 2), accelerometer=None):
+    """Return the time at which an inertial sensor first counts as frozen [s], and which of its two verdicts says so.
+
+    The parts `frozen` stand still after 0.1 s; the last angular velocity is `rate` times `last`, and the last reading
+    of the `accelerometer` is its last one, or this.
     """
-    heard, inertial = nothing(1, 1), Inertial(np.zeros(1), np.zeros(1), np.zeros(1))
+    inertial = unread(1)
     for k in range(1000):
-        at = min(k // period * period, 100) * H
-        spin = rate * (1.0 + at if k < 100 else last)
-        q, v, orientation = np.array([moves * k * H]), np.r_[moves, 0.0, 0.0, spin], turning(rate * at)
-        if not senses(heard, inertial, TRUST, q, v, orientation, H if k else np.nan):
-            return k * H
-        believable(heard, TRUST, np.zeros(1, dtype=np.bool_), k * H, q, v, orientation)
+        at = [(min(k, 100) if part in frozen else k) // period * period * H for part in range(3)]
+        spin = rate * (1.0 + at[1] if k < 100 or GYROSCOPE not in frozen else last)
+        pull = 9.81 + at[2] if k < 100 or accelerometer is None else accelerometer
+        readings = np.r_[turning(rate * at[0]), 0.0, 0.0, spin, 0.0, 0.0, pull]
+        works = senses(inertial, TRUST, np.array([moves * k * H]), readings, H if k else np.nan)
+        if not all(works):
+            return k * H, works.index(False)
     return None
 
 
 @pytest.mark.parametrize("rate", [1e-3, 0.2])  # of the base [rad/s]
 @pytest.mark.parametrize("period", [1, 10])  # of the sensor, in states
 def test_a_constant_inertial_sensor_is_doubted_while_a_joint_moves(rate, period):
-    assert first_frozen(rate, period, 1.0) == pytest.approx(0.1 + TRUST.still, abs=2 * H)
-    assert first_frozen(rate, period, 0.1) == pytest.approx(0.1 + TRUST.way / 0.1, abs=2 * H)
-    assert first_frozen(rate, period, 1.0, last=0.0) == pytest.approx(0.1 + TRUST.still, abs=2 * H)
+    at_once, slowly = (pytest.approx(0.1 + s, abs=2 * H) for s in (TRUST.still, TRUST.way / 0.1))
+    assert first_frozen(rate, period, 1.0) == (at_once, 0)
+    assert first_frozen(rate, period, 0.1) == (slowly, 0)
+    assert first_frozen(rate, period, 1.0, last=0.0) == (at_once, 0)
     assert first_frozen(rate, period, 0.0) is None
     assert first_frozen(0.0, period, 1.0) is None  # a simulated base on a stand
+
+
+@pytest.mark.parametrize("part", [ORIENTATION, GYROSCOPE])
+@pytest.mark.parametrize("period", [1, 10])
+def test_an_orientation_or_gyroscope_alone_is_doubted_once_the_other_has_turned(part, period):
+    assert first_frozen(0.2, period, 1.0, frozen=(part,)) == (pytest.approx(0.1 + TRUST.still, abs=10 * H), 0)
+    assert first_frozen(0.02, period, 1.0, frozen=(part,)) == (pytest.approx(0.1 + TURN / 0.022, abs=20 * H), 0)
+    assert first_frozen(0.2, period, 0.0, frozen=(part,)) is None
+
+
+@pytest.mark.parametrize("reads", [None, 0.0, np.nan])
+def test_a_dead_accelerometer_differs_from_a_missing_one(reads):
+    dead = (pytest.approx(0.1 + TRUST.still, abs=2 * H), 1)
+    assert first_frozen(0.2, 1, 1.0, frozen=(ACCELEROMETER,), accelerometer=reads) == dead
+    assert first_frozen(0.2, 1, 0.0, frozen=(ACCELEROMETER,), accelerometer=reads) is None
+    readings, inertial = np.r_[turning(0.0), np.zeros(3), np.full(3, np.nan)], unread(1)
+    for k in range(200):
+        readings[4] = 1e-6 * k
+        assert senses(inertial, TRUST, np.array([k * H]), readings, H if k else np.nan) == (True, True)
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
@@ -223,7 +250,7 @@ def test_a_constant_reading_is_doubted_by_the_change_of_torque_and_reference(tor
     )  # fmt: skip
     q, v = np.zeros(1), np.zeros(1)
     for k in range(1000):
-        if not moves(heard, drives, TRUST, q, v, H if k else np.nan):
+        if sticks(heard, drives, TRUST, q, v, H if k else np.nan) >= 0:
             break
         drives.sent[0], drives.reference[0] = torque, 0.2 * k * H
     assert (None if k == 999 else drives.reference[0]) == (doubted and pytest.approx(doubted, abs=1e-3))
@@ -233,7 +260,7 @@ def test_the_smallest_step_of_an_encoder_is_learnt():
     heard = nothing(1, 1)
     drives = Drives(np.zeros((5, 1)), *np.zeros((6, 1)), np.full(1, np.inf), *np.zeros((5, 1)))
     for k, q in enumerate((0.5, 0.5, 0.5 - 3e-3, 0.5 - 2e-3, 0.5)):
-        moves(heard, drives, TRUST, np.array([q]), np.ones(1), H if k else np.nan)
+        sticks(heard, drives, TRUST, np.array([q]), np.ones(1), H if k else np.nan)
         heard.q[0] = q
     assert drives.finest[0] == pytest.approx(1e-3)
 
@@ -289,8 +316,18 @@ def test_an_unused_position_of_the_base_is_not_judged():
     assert rig.run().loop.counts.complete
 
 
+@pytest.mark.parametrize(("base", "ended_by"), [("plant", Fault.NONE), ("estimated", Fault.ENCODER)])
+def test_an_accelerometer_that_ends_is_an_event_and_a_fault_if_the_loop_needs_it(base, ended_by):
+    rig = walking("links", "torque", Sensing(base=base), duration_s=0.25)
+    storm = Storm(rig, Body(rig), np.random.default_rng(0))
+    storm.lie(0.15, 9.0, lambda of: of["accelerometer"].__setitem__(slice(None), 0.0))
+    rig.run()
+    assert rig.loop.safety.ended_by == ended_by
+    assert rig.faults() & Fault.ACCELEROMETER
+
+
 def test_a_continuous_joint_may_pass_the_seam_of_its_angle():
     heard, circle = nothing(1, 1), np.ones(1, dtype=np.bool_)
     for k in range(3000):
         q = np.array([np.remainder(5.0 * k * H, 2.0 * np.pi) - np.pi])
-        assert believable(heard, TRUST, circle, k * H, q, np.array([5.0, *REST]), turning(0.0))
+        assert contradiction(heard, TRUST, circle, k * H, q, np.array([5.0, *REST]), turning(0.0)) < 0
