@@ -143,10 +143,10 @@ def momentum_error(problem: SparseProblem, answer: Answer) -> float:
     """Return ``|D(M(v - v*) - Jᵀγ)| / max(|D M v|, |D Jᵀγ|)``, D = diag(M)^(-1/2) (Castro et al. 2022, eq. 24)."""
     v, pushed = np.zeros_like(problem.v), np.zeros_like(problem.v)
     v[_used(problem)] = answer.v
-    per_side = np.einsum("nsrd,nr->nsd", problem.rows, answer.gamma.reshape(-1, 3))
-    moves = problem.tree != WORLD
-    np.add.at(pushed, problem.tree[moves], per_side[moves])
-    scale = np.einsum("tii->ti", problem.M) ** -0.5
+    by_side = np.einsum("nsrd,nr->snd", problem.rows, answer.gamma.reshape(-1, 3))
+    moves = problem.tree.T != WORLD
+    np.add.at(pushed, problem.tree.T[moves], by_side[moves])
+    scale = 1.0 / np.sqrt(np.einsum("tii->ti", problem.M))
     carried, free = (np.einsum("tij,tj->ti", problem.M, each) for each in (v, problem.v_star))
     size = max(np.linalg.norm(scale * carried), np.linalg.norm(scale * pushed))
     return float(np.linalg.norm(scale * (carried - free - pushed)) / size) if size > 0.0 else 0.0
