@@ -5,13 +5,13 @@ import json
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
 
 from idcontrol import cli
+from tests.sweeps.test_compare import wait_for
 
 pytest.importorskip("distributed")
 
@@ -44,14 +44,6 @@ def started(name: str, *arguments: str) -> Iterator[subprocess.Popen]:
     finally:
         process.kill()
         process.wait()
-
-
-def wait_for(condition, seconds=300.0):
-    """Wait; on a computer that is busy with other things, Dask takes minutes to be imported."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.02)
 
 
 @pytest.mark.slow
