@@ -149,6 +149,8 @@ class Observer:
         again = running and ahead == 0.0  # another state at the same time is not new: motion within no time is no jump
         if flags & UNUSED or again:
             self.faults = Fault(flags & ~int(Fault.ENCODER)) if again else Fault(flags)
+            if working and self._sense is not None and self.state is not None:
+                self._show(self.state)
             return
         self.message, self.state = message, message.state
         if self._motion is not None:
@@ -157,7 +159,7 @@ class Observer:
             else:
                 flags |= int(self._motion(message, self._sent, self._policy.motion_share))
         if working and self._sense is not None:
-            self.state = self._estimate(self._sense, message)
+            self._estimate(self._sense, message)
             leans = parts.system.floats and tilt(self.state.q[3:7]) > self._policy.tilt_rad
             flags = flags | Fault.TIPPED if leans else flags & ~Fault.TIPPED
         if self._steered is not None:
@@ -195,7 +197,7 @@ class Observer:
         self.message = structs.replace(self.message, state=structs.replace(state, t=0.0))
         self.state = self.message.state
         if self._sense is not None:
-            self.state = self._estimate(self._sense, self.message)
+            self._estimate(self._sense, self.message)
 
     @property
     def stops(self) -> bool:
@@ -209,18 +211,22 @@ class Observer:
         v = self._parts.system.joint_velocities(self.message.state.v)
         return bool(np.abs(v).max(initial=0.0) < self._policy.rest_speed)
 
-    def _estimate(self, sense: Sense, message: Sensed) -> State:
-        """Return the state estimated from `message`, and record it instead of the state that the machine sent."""
+    def _estimate(self, sense: Sense, message: Sensed) -> None:
+        """Estimate the state from `message`, and record it."""
         self._telemetry.lap("read")
         self._used = True
-        state = sense(message)
+        self.state = state = sense(message)
         self._telemetry.lap("estimate")
+        self._show(state)
         of = self._telemetry.row.of
-        of["q_machine"][:], of["v_machine"][:] = of["q"], of["v"]
-        of["q"][:], of["v"][:] = state.q, state.v
         see(self.joints, of["q"], of["v"])
         if state.forces is not None:
             for channel, felt in (("force_sensed", state.forces.force), ("normal_sensed", state.forces.normal)):
                 of[channel][:] = 0.0
                 of[channel][state.forces.identity] = felt
-        return state
+
+    def _show(self, state: State) -> None:
+        """Record an estimated state instead of the state that the machine sent."""
+        of = self._telemetry.row.of
+        of["q_machine"][:], of["v_machine"][:] = of["q"], of["v"]
+        of["q"][:], of["v"][:] = state.q, state.v

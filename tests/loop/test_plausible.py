@@ -33,7 +33,7 @@ from idcontrol.loop.plausible import (
 )
 from idcontrol.loop.safety import Fault, Mode, Policy
 from idcontrol.sensing import Sensing
-from tests.loop.storms import Body, Storm, walking
+from tests.loop.storms import Body, Storm, machine_repeats_itself, walking
 
 H = 1e-3
 REST = [0.0, 0.0, 0.0]
@@ -324,6 +324,19 @@ def test_an_accelerometer_that_ends_is_an_event_and_a_fault_if_the_loop_needs_it
     rig.run()
     assert rig.loop.safety.ended_by == ended_by
     assert rig.faults() & Fault.ACCELEROMETER
+
+
+def test_states_that_repeat_leave_the_estimated_base_in_the_record():
+    rig = walking("links", "torque", Sensing(base="estimated"), duration_s=0.2)
+    storm = Storm(rig, Body(rig), np.random.default_rng(0))
+    storm.lie(0.45, 9.0, lambda of: of["q"].__setitem__(slice(3), 0.0))
+    machine_repeats_itself(storm, 0.46, 9.0)
+    assert rig.run().loop.safety.ended_by == Fault.STALE
+    rows = [row for row in rig.rows if int(row["mode"]) == Mode.RUNNING]
+    height = np.array([row["q"][2] for row in rows])
+    np.testing.assert_allclose(height, height[0], atol=0.01)
+    assert height[0] > 0.1
+    assert rows[-1]["q_machine"][2] == 0.0
 
 
 def test_a_continuous_joint_may_pass_the_seam_of_its_angle():
