@@ -240,7 +240,8 @@ class ControlLoop:
         faults, mode, newest = Fault.NONE, self.safety.mode, self.endpoint.newest
         if age > self._timing.late:
             faults |= Fault.SILENT
-        elif mode is Mode.RUNNING and cycle.woke - max(self._observer.advanced, self.safety.since) > self._timing.late:
+        still = cycle.woke - max(self._observer.advanced, self.safety.since)
+        if not faults and mode is Mode.RUNNING and not cycle.jumped and still > self._timing.late:
             faults |= Fault.STALE
         for since, longest in zip(self._cut_since, (self._policy.cut_s, self._policy.wrong_s), strict=True):
             if since is not None and cycle.woke - since > longest * NS:

@@ -670,6 +670,22 @@ def test_a_clock_that_jumps_brakes(runs, by_s):
     assert rig.ticks(Mode.RUNNING) == 150
 
 
+def test_a_loop_that_was_suspended_does_not_blame_its_machine_for_old_states(runs):
+    """The machine ends 30 ms after the loop was suspended, so that its newest state is old."""
+    machines = []
+
+    def suspend(call, clock):
+        if call == 150:
+            clock.at(clock.now() + 3 * NS // 100, lambda: setattr(machines[0], "machine_alive", False))
+            clock.jump(5 * NS)
+
+    def before(rig):
+        give_clock(rig)
+        machines.append(rig)
+
+    assert runs(controller=Timed(suspend), before=before).loop.safety.ended_by == Fault.CLOCK
+
+
 def test_the_same_faults_give_the_same_run():
     bad = Weather(drop=0.2, twice=0.1, damage=0.1, delay_s=(0.0, 0.004))
     a, b = (Rig(states=bad, commands=bad, seed=5, duration_s=0.3).run() for _ in range(2))
