@@ -145,7 +145,7 @@ def judge_signs(run: Run, system: System) -> list[Check]:
         )
     elif NAMES[Fault.ASTRAY] in _fault(run):
         away = np.abs(q - run.arrays["q_des"][working(run.arrays)])[-1:]
-        note = f"{names[int(away.sum(axis=0).argmax())]} ran away; check sign and order of its drive"
+        note = f"{names[int(away.sum(axis=0).argmax())]} ran away; check sign and order of its drive and encoder"
     else:
         metrics = run.metrics or {}
         late = f"the machine's time advanced by {_largest(t):.3g} s"

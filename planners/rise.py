@@ -229,7 +229,8 @@ class Rise:
             if abs(at.torque[worst]) > SPARE * most[worst]:
                 return (
                     f"to carry the machine {names[worst]} would need {abs(at.torque[worst]):.1f} N m of "
-                    f"{most[worst]:.1f}; fold the legs with the feet beside the body"
+                    f"{most[worst]:.1f}, more than {SPARE:.0%}; fold the legs with the feet beside the body, or raise "
+                    "a --power below 1"
                 )
         return ""
 
