@@ -119,6 +119,16 @@ def test_correcting_penetration_adds_limited_energy(name):
     assert grew > 0
 
 
+def test_on_known_springs_a_sled_sinks_by_its_weight_over_their_stiffness():
+    settings = plants.GroundSettings(stiffness_n_m=2e3, damping_n_s_m=100.0)
+    plant = plants.build("sap", machines.sled(plane(), 0.5, settings=settings))
+    state = plant.reset(machines.sled_state())
+    for _ in range(400):
+        state = plant.step(np.zeros(0), H)
+    depth = machines.SLED_MASS * machines.G / 4 / 2e3
+    assert machines.SLED_HEIGHT - state.q[2] == pytest.approx(depth, rel=1e-3)
+
+
 @pytest.mark.parametrize("restitution", [-0.1, 1.5, float("nan")])
 def test_a_restitution_that_is_no_share_is_refused(restitution):
     with pytest.raises(InputError, match="between 0"):
