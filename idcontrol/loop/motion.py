@@ -45,6 +45,7 @@ from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, cholesky, solve_lower, solve_lower_transposed
 from idcontrol.kernels.placements import placement_views
 from idcontrol.loop.safety import Fault
+from idcontrol.loop.stance import nobody, slipping
 from idcontrol.sensing.legs import GRAVITY
 from idcontrol.types import Array, Booleans, Integers, Sensed
 
@@ -148,6 +149,7 @@ class _Scratch(NamedTuple):
         force, along: Shapes (3 k,).
         B: Rows ``J W``, shape (3 k, m).
         A, L: ``B Bᵀ`` and its Cholesky factor, shapes (3 k, 3 k).
+        v: Velocity over W, in the system's order, shape (m,).
     """
 
     z: Array
@@ -157,6 +159,7 @@ class _Scratch(NamedTuple):
     B: Array
     A: Array
     L: Array
+    v: Array
 
 
 class _Losses(NamedTuple):
@@ -180,9 +183,10 @@ class _Losses(NamedTuple):
 
 
 class MotionJudge:
-    """Judges whether a single joint contradicts its torque.
+    """Judges whether a single joint contradicts its torque, or the feet that stand.
 
     Attributes:
+        slips: The joint whose encoder slips (`idcontrol.loop.stance`); -1 without one.
         off: The error of each joint's torque that explains most of the residual, if this joint alone is faulty, shape
             (a,) [N m]; zero before the first judgement. If the verdict is `Fault.MOTION`, all others are zero.
         lost: Share of its torque that a weak drive lacks, shape (a,); 0 for all other drives.
@@ -224,20 +228,26 @@ class MotionJudge:
         rows = 3 * len(joint)
         force, along = np.zeros((2, rows))
         A, L = np.zeros((2, rows, rows))
-        scratch = _Scratch(np.zeros(m), np.zeros(3), force, along, np.zeros((rows, m)), A, L)
-        self._bound = bind((robot, self._signals, self._mean, off, scratch, losses))
+        scratch = _Scratch(np.zeros(m), np.zeros(3), force, along, np.zeros((rows, m)), A, L, np.zeros(m))
+        self._stance = nobody(len(joint), a)
+        self._bound = bind((robot, self._signals, self._mean, off, scratch, losses, self._stance))
         like = np.zeros(system.model.nq), np.zeros(m), np.zeros(3), np.zeros((5, a))
         self._smooth = entry(smooth, self._bound, *like, 0.0)
-        self._isolate = entry(isolate, self._bound, 0.0, False)
+        self._isolate = entry(isolate, self._bound, 0.0, 0.0, False)
         self.restart()
 
     def restart(self) -> None:
         """Forget all signals, and what is usual."""
-        self._t, self._since = np.nan, np.nan
+        self._t, self._since, self.slips = np.nan, np.nan, -1
         self.off[:] = self.lost[:] = 0.0
+        for sums in self._stance:
+            sums[:] = 0.0
 
     def __call__(self, sensed: Sensed, sent: Array, share: float) -> Fault:
-        """Return `Fault.MOTION` if a joint contradicts its torque, and `Fault.WEAK` if a drive lacks a share of it.
+        """Return the faults that the motion shows.
+
+        They are `Fault.MOTION` if a joint contradicts its torque, `Fault.WEAK` if a drive lacks a share of it, and
+        `Fault.ENCODER` if an encoder slips.
 
         Args:
             sensed: The newest plausible readings.
@@ -247,6 +257,7 @@ class MotionJudge:
         """
         state = sensed.state
         h, self._t = state.t - self._t, state.t
+        self.slips = -1
         if not self._smooth(self._bound, state.q, state.v, sensed.accelerometer, sent, h):
             self._since, self._mean[:] = state.t, 0.0
             return Fault.NONE
@@ -254,8 +265,10 @@ class MotionJudge:
         if age <= 0.0:
             return Fault.NONE
         self._system.update(self._signals.q, self._signals.v)
-        worst, weak = self._isolate(self._bound, h / min(age + h, USUAL_S), age > LONG_S)
+        worst, weak, self.slips = self._isolate(self._bound, h, h / min(age + h, USUAL_S), age > LONG_S)
         fault = Fault.WEAK if weak else Fault.NONE
+        if self.slips >= 0:
+            fault |= Fault.ENCODER
         if age <= LEARNT_S or worst < 0:
             return fault
         allowed = share * self._limit[worst] + self._friction[worst] + self._signals.doubt[0]
@@ -298,7 +311,7 @@ def smooth(
     Returns:
         False if the filter begins anew: `h` is not positive, or a signal is not finite.
     """
-    robot, signals, _, off, _, _ = bound.borrowed
+    robot, signals, _, off, _, _, _ = bound.borrowed
     now, once, twice, a = signals.now, signals.once, signals.twice, off.shape[0]
     speeds = 2 * a + 6
     continues = h > 0.0
@@ -361,21 +374,24 @@ def reach(robot: _Robot, up: Array, point: Array, out: Array) -> None:  # pragma
 
 
 @njit(cache=True, error_model="numpy")
-def isolate(bound: Bound, share: float, long: bool) -> tuple[int, bool]:  # pragma: no cover - compiled
+def isolate(bound: Bound, h: float, share: float, long: bool) -> tuple[int, bool, int]:  # pragma: no cover - compiled
     """Write the errors of torques that would explain z into `MotionJudge.off`.
 
     Args:
-        bound: Robot, `Signals`, mean of z, `MotionJudge.off`, scratch memory, and losses.
+        bound: Robot, `Signals`, mean of z, `MotionJudge.off`, scratch memory, losses, and `Stance`.
+        h: Time since the last signals [s].
         share: Share by which means move towards new values, 0 to 1.
         long: True to judge lost shares.
 
     Returns:
-        The faulty joint, -1 if none; and True if a drive lacks a share of its torque (`MotionJudge.lost`).
+        The faulty joint, -1 if none; True if a drive lacks a share of its torque (`MotionJudge.lost`); and the joint
+        whose encoder slips, -1 if none.
     """
-    robot, signals, mean, off, (z, point, force, along, B, A, L), losses = bound.borrowed
+    robot, signals, mean, off, (z, point, force, along, B, A, L, v), losses, stance = bound.borrowed
     M, bias, _ = robot.terms
     m, rows, torque = z.shape[0], force.shape[0], signals.twice[off.shape[0] : 2 * off.shape[0]]
     for i in range(m):
+        v[i] = signals.v[robot.order[i]] / robot.weight[i]
         z[i] = bias[i] - (torque[i - 6] if i >= 6 else 0.0)
         for j in range(m):
             z[i] += M[i, j] * signals.acceleration[j]
@@ -388,8 +404,9 @@ def isolate(bound: Bound, share: float, long: bool) -> tuple[int, bool]:  # prag
                 A[r, c] += B[r, i] * B[c, i]
         A[r, r] *= 1.0 + ROUNDING  # forces on the corners of a sole are not unique
     if not cholesky(A, L):
-        return -1, False
+        return -1, False, -1
     project(B, L, force, z)
+    slips = slipping(stance, B, robot.weight, force, signals.up, 1.0 / (BASE * robot.weight[0]), v, h)
     size = 0.0
     for i in range(m):
         mean[i] += share * (z[i] - mean[i])
@@ -413,7 +430,7 @@ def isolate(bound: Bound, share: float, long: bool) -> tuple[int, bool]:  # prag
             z[i] = robot.weight[i] * signals.late[i - 6] if i >= 6 else 0.0
         project(B, L, force, z)
         signals.doubt[0] += abs(z[6 + worst]) / (least * robot.weight[6 + worst])
-    return worst, lacks(losses, off, torque, share) and long
+    return worst, lacks(losses, off, torque, share) and long, slips
 
 
 @njit(cache=True, inner=True, error_model="numpy")

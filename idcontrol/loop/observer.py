@@ -73,7 +73,7 @@ class Observer:
         self._steered = parts.planner if isinstance(parts.planner, Steered) else None
         system, said = parts.system, telemetry.state
         of, a = views(said, parts.wire.state), system.n_actuated
-        self._axes, self._buttons = of["axes"], of["buttons"]
+        self._axes, self._buttons, self._doubted = of["axes"], of["buttons"], telemetry.row.of["doubted"]
         self.joints = Joints(
             at_q=system.joint_q,
             circle=system.joint_circle,
@@ -91,7 +91,7 @@ class Observer:
                 floats=system.floats,
                 placed=placed,
                 needed=parts.sense is not None,
-                doubted=telemetry.row.of["doubted"].reshape(1),
+                doubted=self._doubted.reshape(1),
                 joints=self.joints,
                 circle=circle,
                 heard=self._heard,
@@ -158,6 +158,8 @@ class Observer:
                 self._motion.restart()
             else:
                 flags |= int(self._motion(message, self._sent, self._policy.motion_share))
+                if self._motion.slips >= 0:
+                    self._doubted.fill(self._motion.slips)
         if working and self._sense is not None:
             self._estimate(self._sense, message)
             leans = parts.system.floats and tilt(self.state.q[3:7]) > self._policy.tilt_rad

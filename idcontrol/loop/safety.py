@@ -117,7 +117,8 @@ class Fault(enum.IntFlag):
     """The recorder has ended (its disk is full, or it was killed), or it lags by the whole length of its ring."""
     ENCODER = 1024
     """Position and velocity of a joint or of the base contradict each other, or a joint or the base stands still
-    although joints are driven (`idcontrol.loop.plausible`); the state is not used."""
+    although joints are driven (`idcontrol.loop.plausible`); the state is not used. Also if an encoder slips
+    (`idcontrol.loop.stance`); the state is then used."""
     TIPPED = 2048
     """The base leans by more than `Policy.tilt_rad`; if torques do not flow yet, the start is refused."""
     ASTRAY = 4096
