@@ -90,6 +90,7 @@ def record(
     metrics: dict[str, Any] | None = None,
     goals: dict[str, Any] | None = None,
     scene: Scenery | None = None,
+    gains: dict[str, Any] | None = None,
 ) -> Path:
     """Record the walk; without `metrics` as a run that was stopped before its end."""
     data = arrays(duration_s) if data is None else data
@@ -99,7 +100,7 @@ def record(
     config = {
         "controller": "id-coulomb-qp", "plant": "coulomb-lcp", "robot": "links", "mu": np.inf, "duration_s": duration_s,
         "seed": 0, "path": {"kind": "waypoints", "stand_from_s": None}, "start_spread_rad": 0.001,
-        "gains": {},
+        "gains": gains or {},
     }  # fmt: skip
     with Recorder(folder, CHANNELS, {"t": "s", "tau": "N m"}, meta, config=config, wall_time=["step_us"]) as recorder:
         for i in range(len(data["t"])):

@@ -71,53 +71,11 @@ class Observer:
         self._sense: Sense | None = None
         self._used, self._epoch = False, 0.0
         self._steered = parts.planner if isinstance(parts.planner, Steered) else None
-        system, said = parts.system, telemetry.state
-        of, a = views(said, parts.wire.state), system.n_actuated
+        said = telemetry.state
+        of = views(said, parts.wire.state)
         self._axes, self._buttons, self._doubted = of["axes"], of["buttons"], telemetry.row.of["doubted"]
-        self.joints = Joints(
-            at_q=system.joint_q,
-            circle=system.joint_circle,
-            at_v=system.order[system.n_unactuated :],
-            q=np.zeros(a),
-            v=np.zeros(a),
-        )
-        placed = system.floats and parts.base_sent
-        places = a + 3 * placed
-        circle = np.zeros(places, dtype=np.bool_)
-        circle[:a] = system.joint_circle
-        self._heard = nothing(places, a)
-        self._judge = bind(
-            Judge(
-                floats=system.floats,
-                placed=placed,
-                needed=parts.sense is not None,
-                doubted=self._doubted.reshape(1),
-                joints=self.joints,
-                circle=circle,
-                heard=self._heard,
-                trust=Trust(policy.jump, policy.rest_speed, policy.frozen_s, policy.frozen),
-                drives=Drives(
-                    telemetry.row.of["sent"],
-                    parts.limits.torque / parts.limits.power,
-                    np.zeros(a),
-                    of["tau_applied"],
-                    telemetry.row.of["q_des"],
-                    policy.torque_share * parts.limits.torque,
-                    parts.friction * np.ones(a),
-                    np.full(a, np.inf),
-                    *np.zeros((5, a)),
-                ),
-                inertial=unread(places),
-                carried=Carried(*np.zeros((3, 3))),
-                bearable=Bearable(policy.hot_c or parts.limits.hot_c, *(policy.voltage_v or parts.limits.voltage_v)),
-                tilt_rad=policy.tilt_rad,
-                values=said,
-                q=of["q"],
-                v=of["v"],
-                specific=of["accelerometer"],
-                health=parts.wire.health(said),
-            )
-        )
+        material = _material(parts, policy, telemetry)
+        self.joints, self._heard, self._judge = material.joints, material.heard, bind(material)
         self._judged = entry(judge, self._judge, said, 0.0, False)
         self._sent, off, lost = (telemetry.row.of[name] for name in ("sent", "torque_off", "torque_lost"))
         full = parts.limits.torque / parts.limits.power
@@ -232,3 +190,49 @@ class Observer:
         of = self._telemetry.row.of
         of["q_machine"][:], of["v_machine"][:] = of["q"], of["v"]
         of["q"][:], of["v"][:] = state.q, state.v
+
+
+def _material(parts: Parts, policy: Policy, telemetry: Telemetry) -> Judge:
+    """Return what the kernel `judge` reads and writes about the states in `telemetry`."""
+    system, said, row = parts.system, telemetry.state, telemetry.row.of
+    of, a = views(said, parts.wire.state), system.n_actuated
+    placed = system.floats and parts.base_sent
+    places = a + 3 * placed
+    circle = np.zeros(places, dtype=np.bool_)
+    circle[:a] = system.joint_circle
+    return Judge(
+        floats=system.floats,
+        placed=placed,
+        needed=parts.sense is not None,
+        doubted=row["doubted"].reshape(1),
+        joints=Joints(
+            at_q=system.joint_q,
+            circle=system.joint_circle,
+            at_v=system.order[system.n_unactuated :],
+            q=np.zeros(a),
+            v=np.zeros(a),
+        ),
+        circle=circle,
+        heard=nothing(places, a),
+        trust=Trust(policy.jump, policy.rest_speed, policy.frozen_s, policy.frozen),
+        drives=Drives(
+            row["sent"],
+            parts.limits.torque / parts.limits.power,
+            np.zeros(a),
+            of["tau_applied"],
+            row["q_des"],
+            policy.torque_share * parts.limits.torque,
+            parts.friction * np.ones(a),
+            np.full(a, np.inf),
+            *np.zeros((5, a)),
+        ),
+        inertial=unread(places),
+        carried=Carried(*np.zeros((3, 3))),
+        bearable=Bearable(policy.hot_c or parts.limits.hot_c, *(policy.voltage_v or parts.limits.voltage_v)),
+        tilt_rad=policy.tilt_rad,
+        values=said,
+        q=of["q"],
+        v=of["v"],
+        specific=of["accelerometer"],
+        health=parts.wire.health(said),
+    )

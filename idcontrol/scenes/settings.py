@@ -50,18 +50,22 @@ class AssumedFriction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     def report(self, mu: float, plant: str, controller: str) -> dict[str, Any]:
         """Return the friction along the tangents of plant and controller as metrics, for the true value `mu`.
 
-        A note is added if `pyramid` has no effect on the controller.
+        A note is added for a plant or controller that `pyramid` should affect, but whose contact law names no cone.
 
         Raises:
             UnknownName: The plant or the controller does not exist.
         """
-        law = controllers.contact_law(controller)
-        mu_plant = self.of_plant(mu, plants.contact_law(plant))
-        frictions = {"mu_plant": mu_plant, "mu_controller": self.of_controller(mu, law)}
-        if self.pyramid != "circumscribed" or law.cone is not None:
-            return frictions
-        note = "friction.pyramid does not reach this controller: it has no contact_law"
-        return {**frictions, "notes": {"mu_controller": note}}
+        of_plant, of_controller = plants.contact_law(plant), controllers.contact_law(controller)
+        frictions = {"mu_plant": self.of_plant(mu, of_plant), "mu_controller": self.of_controller(mu, of_controller)}
+        notes = {
+            f"mu_{what}": f"friction.pyramid does not reach this {what}: its contact_law names no cone"
+            for what, law, meant in (
+                ("plant", of_plant, self.pyramid != "inscribed"),
+                ("controller", of_controller, self.pyramid == "circumscribed"),
+            )
+            if meant and law.cone is None
+        }
+        return {**frictions, "notes": notes} if notes else frictions
 
     @property
     def turn_rad(self) -> float:

@@ -261,11 +261,15 @@ def standing(tmp_path_factory):
             f += np.outer(wave, internal)
         if part == "borne":
             f += np.outer(wave, J[:, :6] @ np.arange(1.0, 7.0))
-        if part == "feedback":
+        if part in ("feedback", "feedback beside"):
             error += np.outer(wave, np.arange(12.0))
         data["force_pred"], data["v_des"] = f.reshape(n, 4, 3), error
         data["tau"] = f @ C.T + robot.description.gains.acceleration.kd_1_s * error @ S.T
-        return torques_of(walks.record(tmp_path_factory.mktemp("parts") / part, data=data, metrics={}))
+        if part == "feedback beside":
+            data["tau"] += 3.0 * error
+        folder = tmp_path_factory.mktemp("parts") / part
+        gains = {"beside": True, "kd_nm_s_rad": 3.0} if part == "feedback beside" else None
+        return torques_of(walks.record(folder, data=data, metrics={}, gains=gains))
 
     return parts_of
 

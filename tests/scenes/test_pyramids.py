@@ -84,7 +84,7 @@ def test_plants_without_a_pyramid_keep_their_friction(plant, pyramid):
     assert friction(pyramid).of_plant(MU, contact_law(plant)) == MU
 
 
-def test_a_user_s_controller_says_that_its_cone_is_a_pyramid(tmp_path):
+def test_a_user_s_controller_or_plant_says_that_its_cone_is_a_pyramid(tmp_path):
     file, calls = tmp_path / "mine.py", "    def __call__(self, state, reference): ...\n    def reset(self): ...\n"
     law = "    contact_law = ContactLaw(cone='pyramid')\n"
     file.write_text(f"from idcontrol.types import ContactLaw\nclass Known:\n{law}{calls}\nclass Unknown:\n{calls}")
@@ -92,9 +92,12 @@ def test_a_user_s_controller_says_that_its_cone_is_a_pyramid(tmp_path):
     wide = pytest.approx(WIDE * MU)
     for known in (WalkConfig(**settings), GraspConfig(**settings)):
         assert reported(known) == {"mu_plant": wide, "mu_controller": wide}
-        result = reported(structs.replace(known, controller=f"{file}:Unknown"))
-        assert (result["mu_plant"], result["mu_controller"]) == (wide, MU)
-        assert "friction.pyramid does not reach" in result["notes"]["mu_controller"]
+        result = reported(structs.replace(known, controller=f"{file}:Unknown", plant=f"{file}:Unknown"))
+        assert (result["mu_plant"], result["mu_controller"]) == (MU, MU)
+        assert [note.partition(":")[0] for note in result["notes"].values()] == [
+            "friction.pyramid does not reach this plant",
+            "friction.pyramid does not reach this controller",
+        ]
 
 
 def reported(config: WalkConfig | GraspConfig) -> dict[str, Any]:
