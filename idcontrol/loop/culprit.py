@@ -30,7 +30,7 @@ def culprit(fault: Fault, row: Mapping[str, Array], errors: Array, names: Sequen
         return f"{float(row['voltage']):.3g} V"
     if fault is Fault.TIPPED and "base_tilt" in row:
         return f"{np.degrees(float(row['base_tilt'])):.0f}°"
-    if fault is Fault.ENCODER:
+    if fault in (Fault.ENCODER, Fault.SLIP):
         j = int(row["doubted"])
         return (*names, *PARTS)[j] if j >= 0 else ""
     if fault is Fault.HOT:

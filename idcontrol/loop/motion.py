@@ -247,7 +247,7 @@ class MotionJudge:
         """Return the faults that the motion shows.
 
         They are `Fault.MOTION` if a joint contradicts its torque, `Fault.WEAK` if a drive lacks a share of it, and
-        `Fault.ENCODER` if an encoder slips.
+        `Fault.SLIP` if an encoder seems to slip.
 
         Args:
             sensed: The newest plausible readings.
@@ -268,7 +268,7 @@ class MotionJudge:
         worst, weak, self.slips = self._isolate(self._bound, h, h / min(age + h, USUAL_S), age > LONG_S)
         fault = Fault.WEAK if weak else Fault.NONE
         if self.slips >= 0:
-            fault |= Fault.ENCODER
+            fault |= Fault.SLIP
         if age <= LEARNT_S or worst < 0:
             return fault
         allowed = share * self._limit[worst] + self._friction[worst] + self._signals.doubt[0]

@@ -117,8 +117,7 @@ class Fault(enum.IntFlag):
     """The recorder has ended (its disk is full, or it was killed), or it lags by the whole length of its ring."""
     ENCODER = 1024
     """Position and velocity of a joint or of the base contradict each other, or a joint or the base stands still
-    although joints are driven (`idcontrol.loop.plausible`); the state is not used. Also if an encoder slips
-    (`idcontrol.loop.stance`); the state is then used."""
+    although joints are driven (`idcontrol.loop.plausible`); the state is not used."""
     TIPPED = 2048
     """The base leans by more than `Policy.tilt_rad`; if torques do not flow yet, the start is refused."""
     ASTRAY = 4096
@@ -160,6 +159,8 @@ class Fault(enum.IntFlag):
     RARE = 134217728
     """The machine renews its state too rarely for the period of the loop (`idcontrol.loop.observer.RARE`); if torques
     do not flow yet, the start is refused."""
+    SLIP = 268435456
+    """Feet that stand seem to move apart as if the encoder of one joint slipped (`idcontrol.loop.stance`)."""
 
 
 NAMES: Mapping[Fault, str] = MappingProxyType({fault: str(fault.name).lower() for fault in Fault})
@@ -193,6 +194,7 @@ MEANINGS: Mapping[Fault, str] = MappingProxyType(
         Fault.EXCESS: "a commanded torque was many times beyond its limit",
         Fault.WEAK: "a drive lacked a share of the torque that was sent",
         Fault.ACCELEROMETER: "the accelerometer stood still or sent no number, and motion was not judged",
+        Fault.SLIP: "an encoder seemed to slip on its joint: feet that stand moved apart",
         Fault.RARE: "the machine renewed its state too rarely for the rate of the loop",
     }
 )
@@ -258,6 +260,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         excess: Rule for `Fault.EXCESS`.
         weak: Rule for `Fault.WEAK`, by default an event in the record.
         accelerometer: Rule for `Fault.ACCELEROMETER`, by default an event in the record.
+        slip: Rule for `Fault.SLIP`, by default an event in the record: feet that slide may look the same.
         rare: Rule for `Fault.RARE`, by default an event in the record.
         start_s: Time limit for the other side to become ready; after that the loop ends without any torque.
         late_s: Age of the newest datagram above which the other side counts as silent; null means 20 periods, and at
@@ -322,6 +325,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     excess: Rule = Rule(tolerate=5)
     weak: Rule = Rule(then="hold")
     accelerometer: Rule = Rule(then="hold")
+    slip: Rule = Rule(then="hold")
     rare: Rule = Rule(then="hold")
     start_s: Duration = 5.0
     late_s: Duration | None = None

@@ -8,7 +8,7 @@ are noise, a foot that slides, or the error ω of one joint's velocity, ``u - ū
     ω_j = Σ (J_j - J̄_j)ᵀ (u - ū) / Σ ‖J_j - J̄_j‖².
 
 The encoder of the joint that explains most of ``Σ ‖u - ū‖²`` slips if this is more than `EXPLAINED` and ω is more than
-`RATE`. Friction opposes a foot that slides, so motion against the tangential forces f is no fault:
+`RATE`. Friction opposes a foot that slides, so motion against the tangential forces f is not reported:
 ``Σ f · (u - ū) < -SLIDES Σ ‖f‖ ‖u - ū‖``. Without this, a robot that turns on ice would look like a slip at a hip.
 
 Drives and controller believe such an encoder, and a velocity that matches its position contradicts nothing else.
@@ -30,7 +30,7 @@ LOADED: Final = 0.6
 LANDED_S: Final = 0.03
 """Time for which a point must be loaded before it counts as standing [s]: filters forget the landing."""
 RATE: Final = 0.1
-"""Smallest error of a joint's velocity that is a fault [rad/s or m/s]; 12-bit encoders show 0.12 in walks of `links`,
+"""Smallest error of a joint's velocity that is reported [rad/s or m/s]; 12-bit encoders show 0.12 in walks of `links`,
 but explain less than half."""
 EXPLAINED: Final = 0.8
 """Smallest share of the differences that the error explains: walks whose feet slide at a friction of 0.1 show 0.68, if

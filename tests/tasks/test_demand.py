@@ -290,7 +290,11 @@ def by_dual_method(program: Program):
 
 @pytest.mark.parametrize(
     ("machine", "states"),
-    [(MACHINES[2], 12), *(pytest.param(machine, STATES, marks=pytest.mark.slow) for machine in MACHINES)],
+    [
+        (MACHINES[0], 12),
+        (MACHINES[2], 12),
+        *(pytest.param(machine, STATES, marks=pytest.mark.slow) for machine in MACHINES),
+    ],
 )
 def test_no_solution_of_thousands_of_demands_is_worse_than_clarabels(machine, states):
     results = [compared(machine, seed) for seed in range(states)]
