@@ -49,7 +49,7 @@ def test_a_slow_slip_and_a_slip_of_a_leg_in_the_air_are_no_faults():
 @pytest.mark.parametrize(("friction", "slips"), [(0.1, False), (-0.1, True), (0.0, True)])
 def test_feet_that_slide_against_their_friction_are_no_fault(friction, slips):
     """Two feet turn with the base about the vertical, almost as if the hip of one of them turned."""
-    feet = np.array([[0.3, 0.1, -0.3], [-0.3, -0.1, -0.3]])
+    feet = np.array([[0.3, 0.05, -0.3], [-0.3, -0.05, -0.3]])
     J, v = np.zeros((6, 8)), np.zeros(8)
     v[5] = 0.3
     for k, foot in enumerate(feet):
