@@ -75,13 +75,14 @@ class Observer:
         of = views(said, parts.wire.state)
         self._axes, self._buttons, self._doubted = of["axes"], of["buttons"], telemetry.row.of["doubted"]
         material = _material(parts, policy, telemetry)
-        self.joints, self._heard, self._judge = material.joints, material.heard, bind(material)
+        self.joints, self._heard, self._drives = material.joints, material.heard, material.drives
+        self._judge = bind(material)
         self._judged = entry(judge, self._judge, said, 0.0, False)
         self._sent, off, lost = (telemetry.row.of[name] for name in ("sent", "torque_off", "torque_lost"))
         full = parts.limits.torque / parts.limits.power
         self._motion = None if parts.feet is None else MotionJudge(parts.feet, full, parts.friction, off, lost)
 
-    def read(self, datagram: Datagram, now: int, *, running: bool, working: bool) -> None:
+    def read(self, datagram: Datagram, now: int, *, running: bool, working: bool, lies: bool = False) -> None:
         """Read a state and judge it.
 
         Args:
@@ -89,10 +90,13 @@ class Observer:
             now: Time [ns].
             running: True if torques flow; the state must then be a plausible successor of the last state.
             working: True if planner and controller are called; an estimator, if there is one, is then called too.
+            lies: True if the robot lies down: the ground may hold joints whose references move.
         """
         parts, self.datagram = self._parts, datagram
         values = datagram.values if parts.translation is None else parts.translation.state(datagram.values)
         message = parts.wire.read_state(values, self._epoch)
+        if lies:
+            self._drives.reference_before[:] = self._drives.reference
         flags = self._judged(self._judge, values, message.state.t, not running)
         t = float(values[0])  # also of an implausible message: the machine's time moves
         ahead, self._time = t - self._time, t

@@ -231,7 +231,8 @@ class ControlLoop:
         observer, newest, running = self._observer, self.endpoint.newest, self.safety.mode is Mode.RUNNING
         fresh = newest is not observer.datagram
         if fresh and newest is not None:
-            observer.read(newest, cycle.woke, running=running, working=running and self.phase not in ON_THE_WAY)
+            working, lies = running and self.phase not in ON_THE_WAY, self.phase is Phase.LYING_DOWN
+            observer.read(newest, cycle.woke, running=running, working=working, lies=lies)
         # while torques flow, a fault counts once per state, so that the number of faulty states in a row is counted
         return (observer.faults, Fault.NONE) if fresh or not running else (Fault.NONE, observer.faults)
 

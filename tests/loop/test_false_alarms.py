@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from idcontrol.loop.safety import Fault, Mode
 from idcontrol.loop.session import resolve
-from idcontrol.scenes.walk import ActuatorSettings, WalkConfig, WalkPath
+from idcontrol.scenes.walk import ActuatorSettings, CommandSettings, WalkConfig, WalkPath
 from idcontrol.sensing import Sensing
 from tests.loop import storms
 from tests.loop.sensors import READINGS, spoil
@@ -79,6 +80,15 @@ def test_torques_that_change_quickly_and_late_readings_are_no_fault_of_a_robot_w
     usual = storms.sensed
     monkeypatch.setattr(storms, "sensed", lambda *args: usual(*args) | friction)
     check(walk("go1", "torque", "late", "geometry", 1.0, 817))
+
+
+def test_coarse_encoders_of_hips_that_the_ground_holds_are_no_fault_while_a_robot_lies_down(monkeypatch):
+    """Hips at zero read the same position, and a velocity of zero, although their references move by 0.02 rad."""
+    still = WalkConfig(robot="solo12", duration_s=30.0, mu=0.8, path=WalkPath(kind="command", command=((0.0,) * 4,)))
+    config = structs.replace(still, gait=structs.replace(still.gait, kind="stand"))
+    session = resolve(WALK, structs.replace(config, command=CommandSettings(kind="impedance")))
+    monkeypatch.setattr(storms, "session_of", lambda *args: session)
+    check(walk("solo12", "impedance", "12 bit, differences", "sent base", 0.2, 1))
 
 
 @pytest.mark.slow
