@@ -19,7 +19,9 @@ differentiates: ``q̇ = (q₁ - q₂)/T`` and ``q̈ = (q - 2 q₁ + q₂)/T²``.
 the torques of their damping, which are uncertain by the damping times the difference from q̇. Readings may be late by
 `LAG_S`, within which commanded torques and targets change: the effect of that change on δ is allowed. The
 accelerometer's reading is the acceleration of the base, by the principle of equivalence, so the attitude does not
-matter. The mean of z is subtracted; it has the offsets of encoders and accelerometer.
+matter. The mean of z is subtracted; it has the offsets of encoders and accelerometer. A push is too short to become
+usual: a z farther than `STEADY` from the mean moves it as if it were that far. The torque of a joint's stop is no error
+of its drive.
 
 **Weak drives.** Dry friction hides a weak drive from this, but a lost share of the torque is proportional to the torque
 over a long time, and friction is bounded. z is therefore regressed on the trace ``τ N W e_j`` of each torque τ over
@@ -60,6 +62,11 @@ LEARNT_S: Final = 0.05
 """Further time for which the mean of z is learnt, and nothing is judged [s]."""
 USUAL_S: Final = 0.5
 """Time constant of the mean of z [s]."""
+STEADY: Final = 3.0
+"""Largest distance of z from its mean in steady walks: 2.7 for 99 % of the states of `anymal` with late readings, 50
+after a push of 0.6 m/s."""
+STOP: Final = 0.03
+"""Distance from its stop at which a joint may touch it, without the motion within the filter's delay [rad or m]."""
 ALONE: Final = 0.9
 """Share of ``‖z‖²`` that a single joint must explain."""
 BASE: Final = 0.03
@@ -280,11 +287,18 @@ class MotionJudge:
         if age <= LEARNT_S or worst < 0:
             return fault
         allowed = share * self._limit[worst] + self._friction[worst] + self._signals.doubt[0]
-        if abs(self.off[worst]) <= allowed:
+        if abs(self.off[worst]) <= allowed or self._stopped(worst):
             return fault
         # a joint that moves the base less needs a larger error to explain the same residual
         self.off[np.arange(len(self.off)) != worst] = 0.0
         return fault | Fault.MOTION
+
+    def _stopped(self, j: int) -> bool:
+        """Return True if joint j may touch a stop that would cause its error."""
+        system, signals = self._system, self._signals
+        q, v = signals.q[system.joint_q[j]], signals.v[system.order[6 + j]]
+        limits, margin = system.limits, STOP + 2.0 * SMOOTHING_S * abs(v)
+        return bool(q < limits.lower[j] + margin if self.off[j] > 0.0 else q > limits.upper[j] - margin)
 
 
 def judged(contacts: object) -> SphereContacts | None:
@@ -416,7 +430,10 @@ def isolate(bound: Bound, h: float, age: float) -> tuple[int, bool, int]:  # pra
     slips = slipping(stance, B, robot.weight, force, signals.up, 1.0 / (BASE * robot.weight[0]), v, h)
     size, share = 0.0, h / min(age + h, USUAL_S)
     for i in range(m):
-        mean[i] += share * (z[i] - mean[i])
+        size += (z[i] - mean[i]) ** 2
+    step, size = share * min(1.0, STEADY / math.sqrt(size)), 0.0
+    for i in range(m):
+        mean[i] += step * (z[i] - mean[i])
         z[i] -= mean[i]
         size += z[i] * z[i]
     project(B, L, force, z)

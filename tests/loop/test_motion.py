@@ -125,6 +125,31 @@ def test_a_robot_at_rest_and_offsets_that_last_are_no_fault():
         assert not any(verdicts)
 
 
+def test_a_short_error_becomes_usual_less_than_its_mean():
+    """Otherwise the motion after a push would contradict a torque."""
+    size, lasts = 0.8, 0.04
+
+    def change(t):
+        return size * (0.3 <= t < 0.3 + lasts) * np.eye(12)[JOINT]
+
+    by, _, limit = judge("go1", change, 0.5)
+    assert 0.0 < by.off[JOINT] / limit[JOINT] < 0.6 * size * lasts / USUAL_S
+
+
+@pytest.mark.parametrize(("stop", "sign"), [("lower", -1.0), ("upper", 1.0)])
+def test_the_torque_of_a_stop_is_no_error_of_a_drive(stop, sign):
+    model_of = robots.load("go1")
+    to_stop = getattr(model_of.system().limits, stop)[JOINT] - model_of.standing_state().q[7 + JOINT]
+    bent = BENT.copy()
+    bent[JOINT] = to_stop
+
+    def errs(by):
+        return any(judge("go1", lambda t: by * (t >= 0.2) * np.eye(12)[JOINT], bent=bent)[1])
+
+    assert not errs(0.05 * sign)  # the stop holds what the drive presses against it
+    assert errs(-0.05 * sign)
+
+
 def test_an_error_that_dry_friction_explains_is_no_fault():
     def change(t):
         return 0.05 * (t >= 0.3) * np.eye(12)[JOINT]
