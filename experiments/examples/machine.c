@@ -54,7 +54,7 @@ static const double DRIVE = 1e-4;  /* longest period of the drives [s] */
 static const double DAMPING = 1.0; /* of the brake [N m s/rad] */
 static const double REST = 0.05;   /* largest speed of a resting joint [rad/s] */
 static const int64_t STILL_NS = 300000000;   /* time below REST after which the machine counts as resting [ns] */
-static const int64_t BRAKED_NS = 3000000000; /* longest braking [ns] */
+static const int64_t BRAKED_NS = 20000000000; /* longest braking [ns] */
 static const double HOIST = 1.0;   /* height at which a robot on legs hangs [m] */
 
 struct joint {

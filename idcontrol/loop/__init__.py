@@ -109,7 +109,7 @@ of the run                        braked. The record is complete; if nothing has
 ================================  ===============================================================================
 
 Braked is the mode *damped*: it ends in *stopped* when the joints rest, or after a second. The machine continues to
-brake by itself until its joints rest, or for three seconds. A loop with an operator (a machine at ``--peer``, without
+brake by itself until its joints rest, or for 20 s. A loop with an operator (a machine at ``--peer``, without
 ``--arm``) stays braked until the operator types ``recover``. If there is no fault it is then ready again, and
 ``arm`` arms it. Whatever is commanded, the loop sends only torques within their limits and rates (`safety.admit`). Only
 the mode *stopped* ends all torques at once.

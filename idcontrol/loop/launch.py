@@ -52,8 +52,8 @@ RING_S = 10.0
 """Length of the rings [s]; also the largest lag of the recorder."""
 CONNECT_S = 60.0
 """Time within which the machine must send its first state [s]; at its first start, a plant compiles kernels."""
-ENDING_S = 10.0
-"""Time limit for the end of the machine [s]."""
+ENDING_S = 25.0
+"""Time limit for the end of the machine [s], longer than it brakes (`machine.WATCHDOG`)."""
 WRITING_S = 30.0
 """Time limit for the recorder to write and evaluate a run [s]; the length of the run is added."""
 REHEARSAL_S = 0.6

@@ -432,7 +432,8 @@ def storm(seed, contacts="planned"):
     may also have faulty force sensors.
     """
     rng = np.random.default_rng(seed)
-    robot, kind = ("go1" if seed % 8 == 0 else "links"), ("impedance" if seed % 4 == 1 else "torque")
+    robot = "go1" if seed % 8 == 0 else "anymal" if seed % 16 == 2 else "links"
+    kind = "impedance" if seed % 4 == 1 else "torque"
     rig = walking(robot, kind, Sensing(contacts=contacts), seed=seed)
     storm = Storm(rig, Body(rig), rng)
     kinds = tuple(kind for kind in KINDS if kind is not foot_sensor_sticks or contacts != "planned")
@@ -447,8 +448,8 @@ def storm(seed, contacts="planned"):
 
 
 def brake(rig):
-    """Let time pass until the machine has braked, for at most 5 s."""
-    for _ in range(50):
+    """Let time pass until the machine has braked, for at most 25 s."""
+    for _ in range(250):
         if rig.machine.finished:
             break
         rig.clock.spend(NS // 10)

@@ -238,6 +238,14 @@ def test_a_reason_that_no_fault_explains_is_not_true():
 
 
 @pytest.mark.slow
+def test_a_robot_that_rolls_slowly_onto_its_side_is_braked_until_it_rests():
+    """After 3 s of braking, this `anymal` could still fall."""
+    rolled = storms.storm(40322)
+    assert problems(rolled) == []
+    assert [int(row["mode"]) for row in rolled.rig.machine_rows].count(Mode.DAMPED) > 3.0 / 1e-3
+
+
+@pytest.mark.slow
 def test_a_thousand_walks_with_random_faults_end_within_limits_on_the_ground_and_with_a_true_reason():
     for seed in range(1000, 2000):
         assert problems(storms.storm(seed)) == [], seed
