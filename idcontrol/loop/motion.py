@@ -91,7 +91,9 @@ LONG_S: Final = 1.0
 SEEN: Final = 0.01
 """Smallest ``‖N e_j‖²`` of a joint that is judged."""
 LAG_S: Final = 0.003
-"""Age of readings that is no fault [s]."""
+"""Age of readings that is no fault [s], in loops at 1 kHz and more; in slower loops it is `LAG` periods."""
+LAG: Final = 3.0
+"""Age of readings that is no fault, in periods."""
 
 
 class Signals(NamedTuple):
@@ -360,13 +362,13 @@ def smooth(
         signals.acceleration[k] = twice[gyro + 3] + GRAVITY[k]
         signals.acceleration[3 + k] = (once[gyro] - twice[gyro]) / SMOOTHING_S
         signals.v[3 + k] = twice[gyro]
-    signals.doubt[0] = 0.0
+    signals.doubt[0], late = 0.0, max(LAG_S, LAG * h)
     for j in range(a):
         speed = (once[j] - twice[j]) / SMOOTHING_S
         acceleration = (now[j] - 2.0 * once[j] + twice[j]) / SMOOTHING_S**2
         signals.doubt[0] += sent[4, j] * abs(twice[speeds + j] - speed)
         slope = (once[a + j] - twice[a + j]) / SMOOTHING_S
-        signals.late[j] = LAG_S * (slope + sent[3, j] * speed + sent[4, j] * acceleration)
+        signals.late[j] = late * (slope + sent[3, j] * speed + sent[4, j] * acceleration)
         signals.q[robot.at_q[j]], signals.v[robot.order[6 + j]] = twice[j], speed
         signals.acceleration[6 + j] = acceleration
     signals.up[0] = 2.0 * (q[3] * q[5] - q[6] * q[4])

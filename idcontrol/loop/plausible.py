@@ -39,6 +39,9 @@ FINE: Final = 5e-4
 GAP_S: Final = 0.004
 """Longest time between two states whose differences add up [s]: in a longer time a joint may stop and move on, which
 the two velocities do not show."""
+USUAL_S: Final = 1e-3
+"""Longest time between two states for which `Trust.jump` and `DRIFT_S` hold [s]. States farther apart miss what impacts
+do in between: feet of `links` that land between states 2 ms apart leave 0.004 rad of a knee's motion unexplained."""
 SWIFTEST: Final = 2000.0
 """Largest acceleration of a joint between two states [rad/s² or m/s²]; feet that land hard stop their joints within
 milliseconds."""
@@ -177,11 +180,11 @@ def contradiction(
     A coordinate must not stand still despite its velocity (`frozen`). Its motion may differ from the integral of its
     velocity by `Trust.jump`, and by `LAG_S` times the change of the velocity in recent plausible states; differences
     add up over states at most `GAP_S` apart, and decay (`Heard.forgotten`). The limit grows with the time since the
-    last plausible state, and with the square of the time since any state (`SWIFTEST`), because the velocity may change
-    in between. It does not grow with the velocity of this state: a wrong velocity is as implausible as a wrong
-    position. An implausible state is not stored, so a single wrong state does no harm, and an offset stays implausible
-    until the limit has grown to it. The first state is plausible. So is the first state after the machine's time went
-    back, which is a separate fault.
+    last plausible state, and with the time since any state (`USUAL_S`) and its square (`SWIFTEST`), because the
+    velocity may change in between; differences then also decay faster. The limit does not grow with the velocity of
+    this state: a wrong velocity is as implausible as a wrong position. An implausible state is not stored, so a single
+    wrong state does no harm, and an offset stays implausible until the limit has grown to it. The first state is
+    plausible. So is the first state after the machine's time went back, which is a separate fault.
 
     Args:
         heard: The last plausible state.
@@ -197,9 +200,10 @@ def contradiction(
     off, swung = np.zeros(v.shape[0]), np.zeros(v.shape[0])
     if after >= 0.0:
         moved = travel(heard, circle, q, turned)
-        limit = trust.jump * (1.0 + after / SETTLE_S) + 0.5 * SWIFTEST * gap**2
+        coarse = max(1.0, gap / USUAL_S)
+        limit = trust.jump * (coarse + after / SETTLE_S) + 0.5 * SWIFTEST * gap**2
         for i in range(v.shape[0]):
-            kept = 1.0 / (1.0 + after / heard.forgotten[i]) if gap <= GAP_S else 0.0
+            kept = 1.0 / (1.0 + coarse * after / heard.forgotten[i]) if gap <= GAP_S else 0.0
             off[i] = kept * heard.off[i] + moved[i] - 0.5 * (v[i] + heard.v[i]) * after
             swung[i] = kept * heard.swung[i] + v[i] - heard.v[i]
             stands = frozen(heard, trust, i, moved[i], v[i], after)
