@@ -42,6 +42,8 @@ the two velocities do not show."""
 USUAL_S: Final = 1e-3
 """Longest time between two states for which `Trust.jump` and `DRIFT_S` hold [s]. States farther apart miss what impacts
 do in between: feet of `links` that land between states 2 ms apart leave 0.004 rad of a knee's motion unexplained."""
+MISSING: Final = 1.5
+"""Ratio of the times between states above which a state is missing."""
 SWIFTEST: Final = 2000.0
 """Largest acceleration of a joint between two states [rad/s² or m/s²]; feet that land hard stop their joints within
 milliseconds."""
@@ -427,19 +429,22 @@ class Carried(NamedTuple):
         v: Velocity, axes of the world, shape (3,) [m/s].
         specific: Reading of the accelerometer, axes of the base, shape (3,) [m/s²].
         off: Change of the velocity beyond the integral of the reading, shape (3,) [m/s]; it decays over `FORGOTTEN_S`.
+        after: Time between the last two states, shape (1,) [s].
     """
 
     v: Array
     specific: Array
     off: Array
+    after: Array
 
 
 @njit(cache=True, inner=True, error_model="numpy")
 def accelerates(carried: Carried, turned: Array, v: Array, specific: Array, after: float) -> bool:  # pragma: no cover
     """True unless the base's velocity changes otherwise than its accelerometer reads, by more than `LURCH`.
 
-    The comparison begins anew if states are more than `GAP_S` apart, or if the accelerometer repeats its reading: a
-    slow sensor misses impacts, and a constant value is no measurement.
+    The comparison begins anew if states are more than `GAP_S` apart, if a state is missing, because it may have read a
+    push, or if the accelerometer repeats its reading: a slow sensor misses impacts, and a constant value is no
+    measurement.
 
     Args:
         carried: The last state; overwritten.
@@ -453,7 +458,9 @@ def accelerates(carried: Carried, turned: Array, v: Array, specific: Array, afte
     rotate(turned, specific, pull)
     for i in range(3):
         same = same and specific[i] == carried.specific[i]
-    continues = 0.0 < after <= GAP_S and not same
+    continues = 0.0 < after <= min(GAP_S, MISSING * carried.after[0]) and not same
+    if after > 0.0:
+        carried.after[0] = after
     for i in range(3):
         change = velocity[i] - carried.v[i] - (pull[i] + GRAVITY[i]) * after
         off = carried.off[i] / (1.0 + after / FORGOTTEN_S) + change
