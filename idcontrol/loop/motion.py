@@ -433,7 +433,7 @@ def isolate(bound: Bound, h: float, age: float) -> tuple[int, bool, int]:  # pra
     size, share = 0.0, h / min(age + h, USUAL_S)
     for i in range(m):
         size += (z[i] - mean[i]) ** 2
-    step, size = share * min(1.0, STEADY / math.sqrt(size)), 0.0
+    step, size = share * STEADY / max(STEADY, math.sqrt(size)), 0.0
     for i in range(m):
         mean[i] += step * (z[i] - mean[i])
         z[i] -= mean[i]
