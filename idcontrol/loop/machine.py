@@ -32,7 +32,7 @@ from idcontrol.types import Array, ContactForces, Plant, State
 GRAVITY = np.array([0.0, 0.0, -9.81])
 WATCHDOG: Final = Policy(damp_s=20.0)
 """Policy of a machine: it brakes for at most 20 s. A standing robot sinks to the ground within half a second of
-braking."""
+braking, but a robot that was pushed may roll onto its side for 10 s."""
 COURSE = ("t", "mode", "faults", "silence_us", "step_us", "late_us", "missed")
 """Scalar channels about a tick of the machine, adjacent in a row."""
 

@@ -44,7 +44,7 @@ struct Sensors {
 
 class Core {
    public:
-    static constexpr int64_t STILL_NS = 300000000, MOST_NS = 3000000000;  // rest that ends braking; its longest time
+    static constexpr int64_t STILL_NS = 300000000, MOST_NS = 20000000000;  // rest that ends braking; its longest time
     static constexpr double REST = 0.05;                                  // speed of a joint at rest [rad/s]
 
     // `file` is the loop's FILE. Throws std::runtime_error if it cannot be mapped or the robot is unusable.
