@@ -61,10 +61,10 @@ SETTLE_S: Final = 0.06
 LEARNT_S: Final = 0.05
 """Further time for which the mean of z is learnt, and nothing is judged [s]."""
 USUAL_S: Final = 0.5
-"""Time constant of the mean of z [s]."""
+"""Time constant of the mean of z, as long as z is within `STEADY` of it, and of the lost shares of weak drives [s]."""
 STEADY: Final = 3.0
-"""Largest distance of z from its mean in steady walks: 2.7 for 99 % of the states of `anymal` with late readings, 50
-after a push of 0.6 m/s."""
+"""Largest distance by which z moves its mean, as in steady walks: 2.7 for 99 % of the states of `anymal` with late
+readings, 50 after a push of 0.6 m/s."""
 STOP: Final = 0.03
 """Distance from its stop at which a joint may touch it, without the motion within the filter's delay [rad or m]."""
 ALONE: Final = 0.9

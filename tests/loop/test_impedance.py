@@ -173,7 +173,7 @@ def test_the_joint_whose_command_was_cut_is_named_once_the_machine_brakes():
     rig = driven(change)
     rig.run()
     assert rig.loop.safety.ended_by is Fault.CUT
-    assert culprit(Fault.CUT, rig.rows[-1], np.zeros(2), ["shoulder", "elbow"]).startswith("elbow: 3")
+    assert culprit(Fault.CUT, rig.rows[-1], np.zeros(2), ["shoulder", "elbow"]).startswith("elbow: cut for 0.03")
 
 
 @pytest.mark.parametrize("field", ["kp", "kd"])
@@ -190,8 +190,9 @@ def test_negative_gains_are_not_sent_and_brake_the_machine(field):
 
 def channels(q_des=(0.0, 0.0), v_des=(0.0, 0.0)):
     """Return the channels of telemetry that the gate reads and writes."""
-    of = {name: np.zeros(2) for name in ("tau_wanted", "tau", "a_des", "cut_ticks")}
-    return of | {"q_des": np.array(q_des), "v_des": np.array(v_des), "sent": np.zeros((5, 2))}
+    of = {name: np.zeros(2) for name in ("tau_wanted", "tau", "a_des")}
+    of |= {"cut_for": np.zeros((2, 2)), "sent": np.zeros((5, 2))}
+    return of | {"q_des": np.array(q_des), "v_des": np.array(v_des)}
 
 
 finite = st.floats(-1e3, 1e3)
