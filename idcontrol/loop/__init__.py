@@ -109,10 +109,10 @@ of the run                        braked. The record is complete; if nothing has
 ================================  ===============================================================================
 
 Braked is the mode *damped*: it ends in *stopped* when the joints rest, or after a second. The machine continues to
-brake by itself until its joints rest, or for 20 s. A loop with an operator (a machine at ``--peer``, without
-``--arm``) stays braked until the operator types ``recover``. If there is no fault it is then ready again, and
-``arm`` arms it. Whatever is commanded, the loop sends only torques within their limits and rates (`safety.admit`). Only
-the mode *stopped* ends all torques at once.
+brake by itself until its joints rest, or for 20 s; a simulated machine only until its base lies still. A loop with an
+operator (a machine at ``--peer``, without ``--arm``) stays braked until the operator types ``recover``. If there is no
+fault it is then ready again, and ``arm`` arms it. Whatever is commanded, the loop sends only torques within their
+limits and rates (`safety.admit`). Only the mode *stopped* ends all torques at once.
 
 To connect another robot, let its driver use `wire` over UDP (``--peer HOST:PORT``), or write a `transport.Link`;
 ``idcontrol bus`` is the driver of robots with Unitree's messages. To run an experiment other than the trot, register an

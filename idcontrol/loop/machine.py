@@ -2,10 +2,10 @@
 
 The machine is held still (a robot on its stand, its brakes closed) until the loop runs for the first time. It applies
 the newest command until a newer command comes, and sends its state in every tick. If the loop is silent, the last
-command applies for the tolerated time; then the machine brakes until its joints rest (`WATCHDOG`), and its torques
-change at most at `Limits.torque_rate`. Simulated time stands still while the process is not running, so CPU time taken
-by other processes does not disturb the controller. The machine stops at once if the plant leaves the bounds of
-`Format.state_range`, e.g. under an unstable controller: braking would not help.
+command applies for the tolerated time; then the machine brakes until its joints or its base rest (`WATCHDOG`,
+`SINKS_S`), and its torques change at most at `Limits.torque_rate`. Simulated time stands still while the process is not
+running, so CPU time taken by other processes does not disturb the controller. The machine stops at once if the plant
+leaves the bounds of `Format.state_range`, e.g. under an unstable controller: braking would not help.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from idcontrol.contact.soles import by_foot
 from idcontrol.kernels.jit import njit
 from idcontrol.loop.brake import brake
-from idcontrol.loop.clock import Cycle
+from idcontrol.loop.clock import NS, Cycle
 from idcontrol.loop.safety import NOT_BEGUN, Fault, Inputs, Mode, Policy, Safety, advance
 from idcontrol.loop.session import Session, wire_format
 from idcontrol.loop.transport import Endpoint, Link
@@ -33,6 +33,10 @@ GRAVITY = np.array([0.0, 0.0, -9.81])
 WATCHDOG: Final = Policy(damp_s=20.0)
 """Policy of a machine: it brakes for at most 20 s. A standing robot sinks to the ground within half a second of
 braking, but a robot that was pushed may roll onto its side for 10 s."""
+SINKS_S: Final = 1.0
+"""Braking time after which a base that rests is on the ground, so that it does not matter if legs still sink [s]."""
+RESTS: Final = 0.01
+"""Velocity below which a base rests [m/s, rad/s]."""
 COURSE = ("t", "mode", "faults", "silence_us", "step_us", "late_us", "missed")
 """Scalar channels about a tick of the machine, adjacent in a row."""
 
@@ -127,7 +131,14 @@ class Machine:
         self.endpoint.poll(now)
         heard, silence = self.endpoint.newest, self.endpoint.silence(now)
         self.safety, faults = follow(
-            self.safety, self._policy, now, self.endpoint, self._late, slow=self._slow, stop=stop, lost=self._lost
+            self.safety,
+            self._policy,
+            now,
+            self.endpoint,
+            self._late,
+            slow=lambda: self._slow(now),
+            stop=stop,
+            lost=self._lost,
         )
         self._begun |= self.safety.mode is Mode.RUNNING
         began = time.perf_counter_ns()
@@ -143,9 +154,11 @@ class Machine:
         self.endpoint.post(self.safety.mode, self._values, now)
         self._describe(cycle, faults, silence, spent)
 
-    def _slow(self) -> bool:
-        speed = np.abs(self._system.joint_velocities(self._motion.state.v)).max(initial=0.0)
-        return bool(speed < self._policy.rest_speed)
+    def _slow(self, now: int) -> bool:
+        v = np.abs(self._motion.state.v)
+        if self._wire.floating and now - self.safety.since > SINKS_S * NS and v[:6].max() < RESTS:
+            return True
+        return bool(self._system.joint_velocities(v).max(initial=0.0) < self._policy.rest_speed)
 
     def _write(self, motion: _Motion) -> None:
         self._wire.write_state(self._values, motion.state, motion.tau, motion.accelerometer, self.health)
@@ -217,7 +230,7 @@ def follow(
         now: Time [ns].
         endpoint: The machine's side of the conversation, after reading the incoming datagrams.
         late: Silence of the loop that is tolerated [ns].
-        slow: Returns True if all joints are slower than `Policy.rest_speed`; called only while the joints are braked.
+        slow: Returns True if the machine seems to rest; called only while the joints are braked.
         stop: True if the machine must brake and stop, whatever the loop sends.
         lost: True if the plant has left its bounds; the machine then stops at once.
     """

@@ -228,6 +228,16 @@ def test_a_robot_whose_torques_end_while_it_stands_is_limp():
     assert "limp" in problems(storms.Storm(rig, None, None, [(0.2, 9.0, "commands_lost")]))[0]
 
 
+def test_a_robot_that_lies_still_is_not_braked_until_its_legs_have_sunk():
+    """The legs of `anymal` sink for 10 s."""
+    rig = storms.walking("anymal", "torque", machine_policy=WATCHDOG, duration_s=0.1)
+    rig.clock.at(NS // 5, lambda: setattr(rig.to_machine, "cut", True))
+    rig.run()
+    storms.brake(rig)
+    assert problems(storms.Storm(rig, None, None, [(0.2, 9.0, "commands_lost")])) == []
+    assert [int(row["mode"]) for row in rig.machine_rows].count(Mode.DAMPED) * 1e-3 < 2.0
+
+
 @pytest.mark.slow
 def test_a_reason_that_no_fault_explains_is_not_true():
     rig = storms.walking("links", "torque")
