@@ -9,21 +9,10 @@ from msgspec import structs
 
 from idcontrol.kernels.bound import bind, entry
 from idcontrol.loop.clock import NS
+from idcontrol.loop.encoders import Drives, Trust, nothing
+from idcontrol.loop.inertial import Carried, unread
 from idcontrol.loop.motion import MotionJudge
-from idcontrol.loop.plausible import (
-    UNUSED,
-    Bearable,
-    Carried,
-    Drives,
-    Joints,
-    Judge,
-    Trust,
-    judge,
-    nothing,
-    see,
-    tilt,
-    unread,
-)
+from idcontrol.loop.plausible import UNUSED, Bearable, Joints, Judge, judge, see, tilt
 from idcontrol.loop.safety import Fault, Policy
 from idcontrol.loop.session import Parts, Sense, Steered
 from idcontrol.loop.telemetry import Telemetry

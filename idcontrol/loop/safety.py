@@ -287,7 +287,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         wrong_s: The same for its gains and target, which no right command lets the gate cut.
         torque_share: Largest difference between a sent and an applied torque, as a share of the torque limit. With
             `frozen`, it also bounds how far torque and reference of a joint may change while its readings are constant
-            (`idcontrol.loop.plausible.sticks`).
+            (`idcontrol.loop.encoders.sticks`).
         load_share: Largest difference of the unexplained force on the base from its usual value, as a share of the
             robot's weight.
         motion_share: Largest error of a drive's torque that the motion may show, as a share of the torque limit at full

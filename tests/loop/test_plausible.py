@@ -12,25 +12,20 @@ import pytest
 from idcontrol import cli
 from idcontrol.dynamics.system import rotate
 from idcontrol.loop.clock import NS
-from idcontrol.loop.plausible import (
+from idcontrol.loop.encoders import (
     DRIFT_S,
     FORGOTTEN_S,
     LAG_S,
-    LURCH,
     SETTLE_S,
     SWIFTEST,
-    TURN,
-    Carried,
     Drives,
     Trust,
-    accelerates,
     contradiction,
     expect,
     nothing,
-    senses,
     sticks,
-    unread,
 )
+from idcontrol.loop.inertial import LURCH, TURN, Carried, accelerates, senses, unread
 from idcontrol.loop.safety import Fault, Mode, Policy
 from idcontrol.sensing import Sensing
 from tests.loop.storms import Body, Storm, machine_repeats_itself, walking
