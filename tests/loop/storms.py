@@ -473,7 +473,7 @@ def problems(storm):
             said.append(f"a torque of {most:.3f} of its limit")
     said += _fast(rig)
     said += _limp(rig)
-    ended, now = rig.loop.safety.ended_by, len(rig.rows) * 1e-3
+    ended, now = rig.loop.safety.ended_by, float(rig.rows[-1]["t"])
     true = Fault.NONE
     for begin, _, name in storm.faults:
         if begin <= now:
