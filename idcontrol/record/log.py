@@ -23,6 +23,8 @@ from idcontrol.types import Array
 
 SCHEMA = 1
 """Version of all files of a record; a reader refuses newer versions."""
+BLOCK_ROWS = 500
+"""Number of rows that are written and read together."""
 
 _FILE_MAGIC = b"IDCTLLOG"
 _BLOCK_MAGIC = b"ROWS"
@@ -80,12 +82,25 @@ class Log:
         return sum(rows for _, rows in self.blocks)
 
     def payloads(self) -> Iterator[Array]:
-        """Yield the rows of each block, shape (rows, values)."""
-        values = width(self.channels)
+        """Yield all rows, `BLOCK_ROWS` at a time, the last time fewer; shape (rows, values), overwritten by the next.
+
+        A recorder that often empties its ring writes blocks of a few rows; HDF5 takes as long for these as for many.
+        """
+        values, filled = width(self.channels), 0
+        out = np.empty((BLOCK_ROWS, values))
         with self.path.open("rb") as file:
             for offset, rows in self.blocks:
                 file.seek(offset)
-                yield np.frombuffer(file.read(8 * values * rows), dtype="<f8").reshape(rows, values)
+                block = np.frombuffer(file.read(8 * values * rows), dtype="<f8").reshape(rows, values)
+                while len(block):
+                    n = min(len(block), BLOCK_ROWS - filled)
+                    out[filled : filled + n] = block[:n]
+                    block, filled = block[n:], filled + n
+                    if filled == BLOCK_ROWS:
+                        yield out
+                        filled = 0
+        if filled:
+            yield out[:filled]
 
     def arrays(self) -> dict[str, Array]:
         """Return all rows, channel by channel, each of shape (rows, ...)."""

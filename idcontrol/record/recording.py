@@ -37,7 +37,7 @@ from idcontrol.errors import InputError, install_command
 from idcontrol.record.channels import views, width
 from idcontrol.record.files import checked, parse_json, read_h5, read_json, within
 from idcontrol.record.interrupts import sigterm_is_heard
-from idcontrol.record.log import SCHEMA, Log, block_bytes, header_bytes, read_log, refuse_newer
+from idcontrol.record.log import BLOCK_ROWS, SCHEMA, Log, block_bytes, header_bytes, read_log, refuse_newer
 from idcontrol.types import Array, Event
 
 if TYPE_CHECKING:
@@ -45,10 +45,6 @@ if TYPE_CHECKING:
     from idcontrol.record.metrics import Layout
 
 FORMAT = "idcontrol-run"
-BLOCK_ROWS = 500
-"""Number of rows that are collected in memory before they are handed to the operating system, unless `Recorder.flush`
-is called. SIGKILL loses up to this many rows."""
-
 _PACKAGES = ("idcontrol", "numpy", "scipy", "pin", "numba", "osqp", "daqp", "h5py")
 
 
@@ -153,7 +149,8 @@ class Run:
 class Recorder:
     """Writes the folder of one run; a context manager.
 
-    Rows are appended to a block of memory, and full blocks are appended to ``record.log``. If the context is left
+    Rows are appended to a block of memory, and full blocks are appended to ``record.log``, so SIGKILL loses at most
+    `BLOCK_ROWS` rows, or those since the last `flush`. If the context is left
     without `close` (by an exception, Ctrl-C, SIGTERM), the record keeps every appended row and is marked as incomplete.
     Within the context SIGTERM raises `Terminated`, so it unwinds the stack like Ctrl-C.
     """

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from idcontrol.config.configuration import jsonable
 from idcontrol.errors import InputError
-from idcontrol.record.recording import BLOCK_ROWS, Recorder, fresh_folder, load
+from idcontrol.record.log import BLOCK_ROWS, read_log
+from idcontrol.record.recording import Recorder, fresh_folder, load
 from idcontrol.types import Event
 from tests import GUARD_S
 from tests.parameters import one_fast
@@ -226,6 +227,20 @@ def test_whole_rows_give_the_same_record_as_single_channels(tmp_path, cuts):
         recorder.close({})
     for name in ("arrays.h5", "timing.h5"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
+
+
+def test_a_log_of_short_blocks_is_read_in_long_ones(tmp_path):
+    side_by_side = np.random.default_rng(0).standard_normal((2 * BLOCK_ROWS + 3, WIDTH))
+    with Recorder(tmp_path / "run", CHANNELS, UNITS, {}) as recorder:
+        for piece in np.array_split(side_by_side, 100):
+            recorder.extend(piece)
+            recorder.flush()
+        log = read_log(tmp_path / "run" / "record.log")
+        pieces = [piece.copy() for piece in log.payloads()]
+        recorder.close({})
+    assert len(log.blocks) == 100
+    assert [len(piece) for piece in pieces] == [BLOCK_ROWS, BLOCK_ROWS, 3]
+    np.testing.assert_array_equal(np.vstack(pieces), side_by_side)
 
 
 def test_rows_of_another_width_are_refused(tmp_path):
