@@ -44,7 +44,7 @@ def culprit(fault: Fault, row: Mapping[str, Array], errors: Array, names: Sequen
     elif fault is Fault.WEAK:
         size, said = row["torque_lost"], "{0:.0%} of the torque missing".format
     elif fault is Fault.CUT:
-        size, said = row["cut_for"].max(axis=0), "cut for {0:.2g} s".format
+        size, said = row["cut_ticks"], "{0:.0f} ticks in a row".format
     elif fault is Fault.ASTRAY:
         size, said = np.abs(errors), "{0:.3g} rad off".format
     else:

@@ -38,8 +38,6 @@ the two velocities do not show."""
 USUAL_S: Final = 1e-3
 """Longest time between two states for which `Trust.jump` and `DRIFT_S` hold [s]. States farther apart miss what impacts
 do in between: feet of `links` that land between states 2 ms apart leave 0.004 rad of a knee's motion unexplained."""
-MISSING: Final = 1.5
-"""Ratio of the times between states above which a state is missing."""
 SWIFTEST: Final = 2000.0
 """Largest acceleration of a joint between two states [rad/s² or m/s²]; feet that land hard stop their joints within
 milliseconds."""

@@ -28,10 +28,8 @@ ASIDE: Final = (0.05, 0.5)
 are weaker than `TIED`, but the planner follows the measured posture, which then runs away."""
 EXCESS: Final = 5.0
 """A commanded torque beyond this multiple of the motor's full torque is a fault: no right controller computes it."""
-UNABLE: Final = int(Cut.RATE | Cut.TORQUE)
-"""Cuts of a joint for which the motor could not follow the command; a fault after `Policy.cut_s`."""
-WRONG: Final = int(Cut.GAIN | Cut.TARGET)
-"""Cuts of a joint that no right command needs; a fault after `Policy.wrong_s`."""
+UNFIT: Final = int(Cut.RATE | Cut.TORQUE | Cut.GAIN | Cut.TARGET)
+"""Cuts that can be a fault."""
 USABLE, BAD, HUGE = 0, 1, 2
 """Verdicts of `take`."""
 
@@ -99,7 +97,8 @@ class Gate(NamedTuple):
         v_before: In: velocities of the joints when rows were sent last; out: velocities in `joints`; shape (a,).
         tau: Out: torques of the drives at the positions and velocities in `joints`, shape (a,) [N m].
         sent: In: rows tau, q, v, kp, kd that were sent last; out: rows that may be sent, shape (5, a).
-        cut_for: Time for which each call with `drives` has cut a joint for `UNABLE`, and for `WRONG`, shape (2, a) [s].
+        cut_ticks: Number of calls with `drives` in a row that cut a drive's torque, torque rate, gain or target, shape
+            (a,).
     """
 
     limits: Array
@@ -112,7 +111,7 @@ class Gate(NamedTuple):
     v_before: Array
     tau: Array
     sent: Array
-    cut_for: Array
+    cut_ticks: Array
 
 
 @njit(cache=True, inner=True)
@@ -195,7 +194,7 @@ def let_through(bound: Bound, drives: bool, tied: bool, share: float, dt: float)
                 if sent[row, j] != share * gate.held[row - 1, j]:
                     cut |= 16
             if soften(gate, j, dt):
-                cut |= 4
+                cut |= 64
             if tied and tie(gate, j, dt):
                 cut |= 32
             back[j] = feedback(joints, sent, j)
@@ -212,9 +211,8 @@ def let_through(bound: Bound, drives: bool, tied: bool, share: float, dt: float)
             sent[3, j] *= share_back
             sent[4, j] *= share_back
             cuts[j] |= 8
-        if drives:  # the brake keeps the times that ended the run
-            gate.cut_for[0, j] = gate.cut_for[0, j] + dt if cuts[j] & UNABLE else 0.0
-            gate.cut_for[1, j] = gate.cut_for[1, j] + dt if cuts[j] & WRONG else 0.0
+        if drives:  # the brake keeps the counts that ended the run
+            gate.cut_ticks[j] = gate.cut_ticks[j] + 1.0 if cuts[j] & UNFIT else 0.0
         every |= cuts[j]
     return every
 
@@ -228,7 +226,6 @@ class Setpoints:
         tau: Torques of the drives for the last sent rows, at the state known when they were sent, shape (a,) [N m].
         sent: Rows tau, q, v, kp, kd that were sent last, shape (5, a).
         values: View of `sent` as the values of a datagram, shape (5 a,).
-        cut_for: Times for which joints have been cut in each tick (`Gate.cut_for`), shape (2, a) [s].
     """
 
     def __init__(self, of: Mapping[str, Array], joints: Joints, limits: Limits) -> None:
@@ -239,7 +236,7 @@ class Setpoints:
             joints: The joints of the last state that was used.
             limits: Limits of the joints.
         """
-        self.wanted, self.tau, self.cut_for = of["tau_wanted"], of["tau"], of["cut_for"]
+        self.wanted, self.tau = of["tau_wanted"], of["tau"]
         a = len(self.tau)
         self.sent, self.held = of["sent"], np.zeros((4, a))
         self.values = self.sent.ravel()
@@ -249,7 +246,7 @@ class Setpoints:
         most = EXCESS / limits.power * limits.torque
         self._asked = bind(Asked(most, self.wanted, self.held, of["q_des"], joints))
         self._take = entry(take, self._asked, self.tau)
-        out = self._v, self.tau, self.sent, self.cut_for
+        out = self._v, self.tau, self.sent, of["cut_ticks"]
         self._gate = bind(Gate(self._admitted, joints, self.wanted, self.held, *self._desired, *out))
         self._admit = entry(let_through, self._gate, False, False, 0.0, 0.0)
 
@@ -284,8 +281,6 @@ class Setpoints:
         if power != self._share:
             self._share, self._admitted[:2] = power, power * self._limits[:2]
         cut = self._admit(self._gate, drives, self._tied, share, dt)
-        if power != 1.0:  # while limits grow, cuts are intended
-            self.cut_for[:] = 0.0
         return Cut(cut) if cut else Cut.NONE
 
     def clear(self) -> None:

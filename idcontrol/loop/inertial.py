@@ -9,7 +9,7 @@ import numpy as np
 from idcontrol.dynamics.system import rotate
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign
-from idcontrol.loop.encoders import FORGOTTEN_S, GAP_S, MISSING, Trust, farthest, rotated
+from idcontrol.loop.encoders import FORGOTTEN_S, GAP_S, Trust, farthest, rotated
 from idcontrol.sensing.legs import GRAVITY
 from idcontrol.types import Array
 
@@ -18,6 +18,10 @@ TURN: Final = 0.002
 LURCH: Final = 0.15
 """Largest change of the base's velocity beyond the integral of its accelerometer's reading [m/s]; errors of tilt and
 accelerometer of 0.01 rad and 0.2 m/s² give 0.06."""
+MISSING: Final = 1.5
+"""Ratio of the time between states to the machine's period above which a state is missing."""
+SLOWER: Final = 1.001
+"""Factor by which the assumed period grows in each state; a slow loop misses states for a while."""
 
 
 class Inertial(NamedTuple):
@@ -110,7 +114,7 @@ class Carried(NamedTuple):
         v: Velocity, axes of the world, shape (3,) [m/s].
         specific: Reading of the accelerometer, axes of the base, shape (3,) [m/s²].
         off: Change of the velocity beyond the integral of the reading, shape (3,) [m/s]; it decays over `FORGOTTEN_S`.
-        after: Time between the last two states, shape (1,) [s].
+        after: Shortest time between recent states, the machine's period, shape (1,) [s]; inf at first.
     """
 
     v: Array
@@ -141,7 +145,7 @@ def accelerates(carried: Carried, turned: Array, v: Array, specific: Array, afte
         same = same and specific[i] == carried.specific[i]
     continues = 0.0 < after <= min(GAP_S, MISSING * carried.after[0]) and not same
     if after > 0.0:
-        carried.after[0] = after
+        carried.after[0] = min(after, SLOWER * carried.after[0])
     for i in range(3):
         change = velocity[i] - carried.v[i] - (pull[i] + GRAVITY[i]) * after
         off = carried.off[i] / (1.0 + after / FORGOTTEN_S) + change

@@ -220,7 +220,7 @@ def _material(parts: Parts, policy: Policy, telemetry: Telemetry) -> Judge:
             *np.zeros((5, a)),
         ),
         inertial=unread(places),
-        carried=Carried(np.zeros(3), np.zeros(3), np.zeros(3), np.zeros(1)),
+        carried=Carried(np.zeros(3), np.zeros(3), np.zeros(3), np.full(1, np.inf)),
         bearable=Bearable(policy.hot_c or parts.limits.hot_c, *(policy.voltage_v or parts.limits.voltage_v)),
         tilt_rad=policy.tilt_rad,
         values=said,

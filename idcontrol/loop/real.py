@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,10 @@ from idcontrol.types import Array
 WARM_TICKS = 20
 """Number of calls of planner and controller before the first tick, to compile and load all code and to fill the CPU's
 caches."""
+
+UNABLE: Final = (int(Cut.RATE | Cut.TORQUE), int(Cut.GAIN | Cut.TARGET))
+"""Limits whose cuts mean that the motors could not follow the command, for `Policy.cut_s`; and limits beyond which no
+right command is, for `Policy.wrong_s`."""
 
 
 class Timing(NamedTuple):
@@ -103,6 +107,7 @@ class ControlLoop:
             unread += ["force_sensed", "normal_sensed"]
         self.endpoint = Endpoint.of_loop(link, parts.wire, numbers, unread)
         self.safety, self.counts, self._progress = Safety(), Counts(), Progress()
+        self._cut_since: list[int | None] = [None, None]  # the gate has cut in every tick since; by `UNABLE`
         self._telemetry = Telemetry(parts.wire, parts.notes, clock.utc_ns)
         self.endpoint.inbox.dropped = self.row.of["dropped"]  # counters are views of the recorded row
         self._observer = Observer(parts, policy, self._telemetry, self._timing.late)
@@ -201,6 +206,13 @@ class ControlLoop:
         )
         power = self._power(cycle)
         cut = self._gate(cycle, power)
+        # while limits grow, cuts are intended
+        unable = int(cut) if self.safety.mode is Mode.RUNNING and power == 1.0 else 0
+        for k, since in enumerate(self._cut_since):
+            if not unable & UNABLE[k]:
+                self._cut_since[k] = None
+            elif since is None:
+                self._cut_since[k] = cycle.woke
         self._post(self.safety.mode)
         telemetry.lap("gate")
         telemetry.describe(
@@ -232,9 +244,9 @@ class ControlLoop:
         still = cycle.woke - max(self._observer.advanced, self.safety.since)
         if not faults and mode is Mode.RUNNING and not cycle.jumped and still > self._timing.late:
             faults |= Fault.STALE
-        unable, wrong = self._setpoints.cut_for
-        if mode is Mode.RUNNING and (unable.max() > self._policy.cut_s or wrong.max() > self._policy.wrong_s):
-            faults |= Fault.CUT
+        for since, longest in zip(self._cut_since, (self._policy.cut_s, self._policy.wrong_s), strict=True):
+            if since is not None and cycle.woke - since > longest * NS:
+                faults |= Fault.CUT
         if cycle.jumped:
             faults |= Fault.CLOCK
         peer = Mode.IDLE if newest is None else newest.mode
@@ -321,7 +333,6 @@ class ControlLoop:
         elif mode is Mode.ARMED and mode is not before:
             progress = self._progress = Progress(since=cycle.woke)
             self._control.restart()
-            self._setpoints.cut_for[:] = 0.0
             self.counts.complete, self.counts.error, self.counts.traceback = False, "", ""
         if progress.first is None and mode is Mode.RUNNING and self.phase is Phase.WORKING:
             progress.first = cycle.index

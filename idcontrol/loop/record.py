@@ -41,7 +41,7 @@ from idcontrol.record.recording import Recorder
 from idcontrol.types import Array, Booleans, Event, Status
 
 EXTRA = (
-    *COURSE, "t_machine", "tau_wanted", "sent", "torque_off", "torque_lost", "cut_for", "doubted", "tau_applied",
+    *COURSE, "t_machine", "tau_wanted", "sent", "torque_off", "torque_lost", "cut_ticks", "doubted", "tau_applied",
     "accelerometer", "dropped", "status", "step_us", "drive_error", "temperature", "voltage", "estop", "axes",
     "buttons",
 )  # fmt: skip

@@ -138,8 +138,8 @@ class Fault(enum.IntFlag):
     STALE = 524288
     """Datagrams come, but the machine's time has stood still for longer than `Policy.late_s`."""
     CUT = 1048576
-    """In every tick the gate has cut the torque of one joint to its limit or rate, for longer than `Policy.cut_s`, or
-    has cut its gains or target, for longer than `Policy.wrong_s`."""
+    """In every tick the gate has cut torques to their limits or rates, for longer than `Policy.cut_s`, or has cut gains
+    or targets of drives, for longer than `Policy.wrong_s`."""
     TORQUE = 2097152
     """The torque that a drive reports is outside the range of recently sent torques by more than
     `Policy.torque_share`."""
@@ -282,9 +282,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             positive value.
         tilt_rad: Largest angle of the base from upright.
         tracking: Largest distance of a joint from its reference [rad or m].
-        cut_s: Longest time for which the gate may cut the torque of one joint in every tick; cuts while the limits grow
+        cut_s: Longest time for which the gate may cut torques in every tick; cuts while the limits grow
             (`power_ramp_s`) do not count.
-        wrong_s: The same for its gains and target, which no right command lets the gate cut.
+        wrong_s: The same for gains and targets, which no right command lets the gate cut.
         torque_share: Largest difference between a sent and an applied torque, as a share of the torque limit. With
             `frozen`, it also bounds how far torque and reference of a joint may change while its readings are constant
             (`idcontrol.loop.encoders.sticks`).
@@ -533,6 +533,9 @@ class Cut(enum.IntFlag):
     """A gain of a drive was too large."""
     TARGET = 32
     """The targets of a drive were too far from the reference (`idcontrol.loop.gate.tie`)."""
+    MOTION = 64
+    """A joint's motion would have changed its drive's torque too fast (`idcontrol.loop.gate.soften`). This is no fault
+    of the command: the velocities of coarse encoders jump, of one joint or another in every tick."""
 
 
 def admit(limits: Limits, wanted: Array, last: Array, q: Array, v: Array, share: float, dt: float, out: Array) -> Cut:

@@ -57,10 +57,10 @@ def channels(wire: Format, notes: int) -> dict[str, tuple[int, ...]]:
 
     `sent` has the rows of the command (`SENT`). `torque_off` has the errors of torques that the motion shows, each as
     if the other joints were healthy (`idcontrol.loop.motion.MotionJudge.off`); with the fault *motion*, only the faulty
-    joint has an error. `torque_lost` has the share that a weak drive lacks. `cut_for` has the times [s] for which the
-    gate has cut each drive in every tick (`idcontrol.loop.gate.Gate`). `doubted` is the number of the joint whose
-    readings are implausible (`idcontrol.loop.plausible.Judge`). If the base is estimated, `q` and `v` are the estimate,
-    and `q_machine` and `v_machine` are the machine's values. Channels from ``q_des`` on are set only in
+    joint has an error. `torque_lost` has the share that a weak drive lacks. `cut_ticks` counts in how many ticks in a
+    row the gate has cut a drive's torque, torque rate, gain or target. `doubted` is the number of the joint whose
+    readings are implausible (`idcontrol.loop.plausible.Judge`). If the base is estimated, `q` and `v` are
+    the estimate, and `q_machine` and `v_machine` are the machine's values. Channels from ``q_des`` on are set only in
     ticks that call planner and controller; ``q_des`` and ``v_des`` are also set on the path between lying and standing.
     """
     joints, feet = (len(wire.torque_limit),), (wire.n_feet, 3)
@@ -69,8 +69,7 @@ def channels(wire: Format, notes: int) -> dict[str, tuple[int, ...]]:
         "dropped": (len(Drop),),
         **dict.fromkeys(("tau_wanted", "tau"), joints),
         "sent": (len(SENT), *joints),
-        **dict.fromkeys(("torque_off", "torque_lost"), joints),
-        "cut_for": (2, *joints),
+        **dict.fromkeys(("torque_off", "torque_lost", "cut_ticks"), joints),
         "doubted": (),
         "q_machine": wire.state["q"],
         "v_machine": wire.state["v"],
@@ -128,7 +127,7 @@ class Telemetry:
         self._utc_ns = utc_ns
         layout, self._patch = channels(wire, notes), wire.patch
         self.row = ChannelRow(layout)
-        for name in ("dropped", "tau_wanted", "tau", "sent", "torque_off", "torque_lost", "cut_for"):
+        for name in ("dropped", "tau_wanted", "tau", "sent", "torque_off", "torque_lost", "cut_ticks"):
             self.row.of[name][:] = 0.0
         self.state = self.row.values[span(layout, tuple(wire.state))]
         self.answer = self.row.values[span(layout, ("q_des",)).start :]

@@ -28,7 +28,7 @@ OF_BASE: Mapping[str, Mapping[Column, str]] = {
 }
 """Channels of a walk whose numbers belong to neither joints nor feet, with the names and units of the numbers."""
 PER_JOINT = (
-    "q_des", "v_des", "a_des", "tau", "tau_wanted", "torque_off", "torque_lost", "cut_for", "tau_applied",
+    "q_des", "v_des", "a_des", "tau", "tau_wanted", "torque_off", "torque_lost", "cut_ticks", "tau_applied",
 )  # fmt: skip
 SENT: Mapping[str, str] = {"tau": "N m", "q": "rad", "v": "rad/s", "kp": "N m/rad", "kd": "N m s/rad"}
 """The rows of a command to the drives, with their units."""

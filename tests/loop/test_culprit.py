@@ -18,7 +18,7 @@ ROW = {
     "tau": np.array([1.0, 9.5, 0.1]),
     "torque_off": np.array([-2.5, 0.5, 0.0]),
     "torque_lost": np.array([0.0, 0.314, 0.0]),
-    "cut_for": np.array([[0.01, 0.0, 0.02], [0.0, 0.031, 0.0]]),
+    "cut_ticks": np.array([2.0, 31.0, 0.0]),
     "doubted": np.array(2.0),
 }
 
@@ -34,7 +34,7 @@ ROW = {
         (Fault.MOTION, "hip: 2.5 N m off"),
         (Fault.ASTRAY, "toe: 0.7 rad off"),
         (Fault.WEAK, "knee: 31% of the torque missing"),
-        (Fault.CUT, "knee: cut for 0.031 s"),
+        (Fault.CUT, "knee: 31 ticks in a row"),
         (Fault.ENCODER, "toe"),
         (Fault.HUNG, ""),
     ],

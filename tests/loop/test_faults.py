@@ -486,20 +486,6 @@ def test_torques_cut_for_long_brake_the_machine(runs):
     assert rig.ticks(Mode.RUNNING) == pytest.approx(100 + QUICK.cut_s / H, abs=10)
 
 
-def test_torques_cut_at_another_joint_in_every_tick_brake_nothing(runs):
-    """Encoders of 12 bits let the velocity of one joint or another jump in each tick."""
-
-    def wrong(call, command):
-        jumps = np.arange(len(TORQUE)) == call % 2  # by more than the rate admits, and back
-        return structs.replace(command, tau=command.tau + np.where(jumps, 1.5 * RATE * H, 0.0))
-
-    rig = runs(controller=Pd(wrong=wrong), policy=structs.replace(QUICK, tracking=1e3, soft_start_s=0.0))
-    cut = [bool(row["cut"]) for row in running(rig)]
-    assert all(cut[1:])
-    assert len(cut) * H > QUICK.cut_s
-    assert rig.faults() == Fault.NONE
-
-
 def test_a_joint_that_stays_away_from_its_reference_brakes_the_machine(runs):
     rig = runs(controller=Limp(), policy=structs.replace(QUICK, tracking=0.2))
     assert rig.modes() == WHOLE

@@ -1,5 +1,6 @@
 """Impedance commands through a loop: the machine's drives hold them within limits, and during a silence."""
 
+import itertools
 from dataclasses import replace
 from itertools import pairwise
 
@@ -14,8 +15,10 @@ from idcontrol.loop.culprit import culprit
 from idcontrol.loop.gate import ASIDE, Setpoints
 from idcontrol.loop.plausible import Joints
 from idcontrol.loop.safety import Cut, Fault, Mode
+from idcontrol.loop.session import wire_format
 from idcontrol.loop.wire import FARTHEST, FASTEST, HEAD_BYTES
 from idcontrol.plants.drive import Driven
+from idcontrol.record.channels import views
 from idcontrol.types import Command, ContactForces
 from tests.loop.rig import KD, KP, QUICK, RATE, TORQUE, Arm, ArmSession, H, Pd, Rig, limits, missed_brake
 
@@ -166,6 +169,22 @@ def test_wrong_gains_and_targets_of_a_controller_with_a_model_brake_the_machine(
     assert rig.ticks(Mode.RUNNING) == pytest.approx(100 + QUICK.wrong_s / H, abs=5)
 
 
+def test_gains_softened_in_every_tick_for_velocities_that_jump_are_no_fault():
+    rig = driven(policy=structs.replace(QUICK, soft_start_s=0.0))
+    wire, post, signs = wire_format(rig.session), rig.machine.endpoint.post, itertools.cycle([0.5, -0.5])
+
+    def spoilt(mode, values, now):
+        views(values, wire.state)["v"][0] += next(signs) * 1.5 * RATE[0] * H / KD[0]
+        return post(mode, values, now)
+
+    rig.machine.endpoint.post = spoilt
+    rig.run()
+    cuts = [Cut(int(row["cut"])) for row in rig.rows if int(row["mode"]) == Mode.RUNNING]
+    assert all(Cut.MOTION in cut for cut in cuts[1:-1])
+    assert len(cuts) > 1.5 * QUICK.cut_s / H
+    assert rig.faults() == Fault.NONE
+
+
 def test_the_joint_whose_command_was_cut_is_named_once_the_machine_brakes():
     def change(call, command):
         return structs.replace(command, kp=np.array([KP[0], 9e5])) if call > 100 else command
@@ -173,7 +192,7 @@ def test_the_joint_whose_command_was_cut_is_named_once_the_machine_brakes():
     rig = driven(change)
     rig.run()
     assert rig.loop.safety.ended_by is Fault.CUT
-    assert culprit(Fault.CUT, rig.rows[-1], np.zeros(2), ["shoulder", "elbow"]).startswith("elbow: cut for 0.03")
+    assert culprit(Fault.CUT, rig.rows[-1], np.zeros(2), ["shoulder", "elbow"]).startswith("elbow: 3")
 
 
 @pytest.mark.parametrize("field", ["kp", "kd"])
@@ -190,9 +209,8 @@ def test_negative_gains_are_not_sent_and_brake_the_machine(field):
 
 def channels(q_des=(0.0, 0.0), v_des=(0.0, 0.0)):
     """Return the channels of telemetry that the gate reads and writes."""
-    of = {name: np.zeros(2) for name in ("tau_wanted", "tau", "a_des")}
-    of |= {"cut_for": np.zeros((2, 2)), "sent": np.zeros((5, 2))}
-    return of | {"q_des": np.array(q_des), "v_des": np.array(v_des)}
+    of = {name: np.zeros(2) for name in ("tau_wanted", "tau", "a_des", "cut_ticks")}
+    return of | {"q_des": np.array(q_des), "v_des": np.array(v_des), "sent": np.zeros((5, 2))}
 
 
 finite = st.floats(-1e3, 1e3)

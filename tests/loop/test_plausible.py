@@ -150,7 +150,7 @@ def lurched(
     A turned base falls for the first `drop_s` [s] and then rests; from 0.1 s on, its velocity is sent with a `step`
     [m/s] along x.
     """
-    carried, turned = Carried(*np.zeros((3, 3)), np.zeros(1)), turning(0.3, 1)
+    carried, turned = Carried(*np.zeros((3, 3)), np.full(1, np.inf)), turning(0.3, 1)
     to_base = pin.Quaternion(turned.copy()).matrix().T
     for k in range(1000):
         v = np.array([step * (k >= 100), 0.0, -9.81 * min(k * H, drop_s)])
@@ -166,6 +166,7 @@ def test_a_velocity_of_the_base_that_its_accelerometer_does_not_explain_is_doubt
     assert lurched(errors=(0.0, 1.0, 0.0)) == pytest.approx(-FORGOTTEN_S * np.log(1.0 - LURCH / FORGOTTEN_S), abs=0.01)
     assert lurched(step=0.5) == pytest.approx(0.1)
     assert lurched(step=0.5, after=lambda k: H * (1 + (k == 100))) is None  # the missing state may have read a push
+    assert lurched(step=0.5, after=lambda k: H * (1 + 2 * (50 < k <= 100))) is None  # a slow loop misses states
     assert lurched(step=0.5, reads=lambda k, f: np.full(3, np.nan)) is None  # without an accelerometer
     assert lurched(step=0.5, reads=lambda k, f: np.zeros(3)) is None
 
