@@ -28,8 +28,10 @@ ASIDE: Final = (0.05, 0.5)
 are weaker than `TIED`, but the planner follows the measured posture, which then runs away."""
 EXCESS: Final = 5.0
 """A commanded torque beyond this multiple of the motor's full torque is a fault: no right controller computes it."""
-UNFIT: Final = int(Cut.RATE | Cut.TORQUE | Cut.GAIN | Cut.TARGET)
-"""Cuts that can be a fault."""
+UNABLE: Final = int(Cut.RATE | Cut.TORQUE)
+"""Limits whose cuts mean that the motors could not follow the command; a fault after `Policy.cut_s`."""
+WRONG: Final = int(Cut.GAIN | Cut.TARGET)
+"""Limits beyond which no right command is; a fault after `Policy.wrong_s`."""
 USABLE, BAD, HUGE = 0, 1, 2
 """Verdicts of `take`."""
 
@@ -97,8 +99,8 @@ class Gate(NamedTuple):
         v_before: In: velocities of the joints when rows were sent last; out: velocities in `joints`; shape (a,).
         tau: Out: torques of the drives at the positions and velocities in `joints`, shape (a,) [N m].
         sent: In: rows tau, q, v, kp, kd that were sent last; out: rows that may be sent, shape (5, a).
-        cut_ticks: Number of calls with `drives` in a row that cut a drive's torque, torque rate, gain or target, shape
-            (a,).
+        cut_ticks: Number of calls with `drives` in a row that cut a drive for `WRONG`, or for `UNABLE` if none was cut
+            for `WRONG`, shape (a,).
     """
 
     limits: Array
@@ -211,9 +213,11 @@ def let_through(bound: Bound, drives: bool, tied: bool, share: float, dt: float)
             sent[3, j] *= share_back
             sent[4, j] *= share_back
             cuts[j] |= 8
-        if drives:  # the brake keeps the counts that ended the run
-            gate.cut_ticks[j] = gate.cut_ticks[j] + 1.0 if cuts[j] & UNFIT else 0.0
         every |= cuts[j]
+    blamed = WRONG if every & WRONG else UNABLE
+    if drives:  # the brake keeps the counts that ended the run
+        for j in range(tau.shape[0]):
+            gate.cut_ticks[j] = gate.cut_ticks[j] + 1.0 if cuts[j] & blamed else 0.0
     return every
 
 

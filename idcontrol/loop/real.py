@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from idcontrol.loop.brake import brake
 from idcontrol.loop.clock import NS, Clock, Cycle, Pacer
 from idcontrol.loop.control import Control, Guard
-from idcontrol.loop.gate import Setpoints
+from idcontrol.loop.gate import UNABLE, WRONG, Setpoints
 from idcontrol.loop.life import ON_THE_WAY, Life, Phase
 from idcontrol.loop.observer import Observer
 from idcontrol.loop.safety import NOT_BEGUN, Cut, Fault, Inputs, Mode, Policy, Safety, advance
@@ -29,10 +29,6 @@ from idcontrol.types import Array
 WARM_TICKS = 20
 """Number of calls of planner and controller before the first tick, to compile and load all code and to fill the CPU's
 caches."""
-
-UNABLE: Final = (int(Cut.RATE | Cut.TORQUE), int(Cut.GAIN | Cut.TARGET))
-"""Limits whose cuts mean that the motors could not follow the command, for `Policy.cut_s`; and limits beyond which no
-right command is, for `Policy.wrong_s`."""
 
 
 class Timing(NamedTuple):
@@ -107,7 +103,10 @@ class ControlLoop:
             unread += ["force_sensed", "normal_sensed"]
         self.endpoint = Endpoint.of_loop(link, parts.wire, numbers, unread)
         self.safety, self.counts, self._progress = Safety(), Counts(), Progress()
-        self._cut_since: list[int | None] = [None, None]  # the gate has cut in every tick since; by `UNABLE`
+        self._cut_since: list[int | None] = [
+            None,
+            None,
+        ]  # the gate has cut in every tick since: for `UNABLE`, for `WRONG`
         self._telemetry = Telemetry(parts.wire, parts.notes, clock.utc_ns)
         self.endpoint.inbox.dropped = self.row.of["dropped"]  # counters are views of the recorded row
         self._observer = Observer(parts, policy, self._telemetry, self._timing.late)
@@ -208,8 +207,8 @@ class ControlLoop:
         cut = self._gate(cycle, power)
         # while limits grow, cuts are intended
         unable = int(cut) if self.safety.mode is Mode.RUNNING and power == 1.0 else 0
-        for k, since in enumerate(self._cut_since):
-            if not unable & UNABLE[k]:
+        for k, (since, limits) in enumerate(zip(self._cut_since, (UNABLE, WRONG), strict=True)):
+            if not unable & limits:
                 self._cut_since[k] = None
             elif since is None:
                 self._cut_since[k] = cycle.woke

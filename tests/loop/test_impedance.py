@@ -245,6 +245,20 @@ def test_the_gate_bounds_what_drives_do_at_the_measured_state(last, command, q, 
     np.testing.assert_allclose(setpoints.tau, torque(sent), rtol=0.0, atol=rounding)
 
 
+def test_of_two_joints_that_are_cut_the_one_with_wrong_gains_is_blamed():
+    joints = Joints(at_q=np.arange(2), circle=np.zeros(2, bool), at_v=np.arange(2), q=np.zeros(2), v=np.zeros(2))
+    of = channels()
+    setpoints, greedy = Setpoints(of, joints, limits()), np.zeros((5, 2))
+    greedy[0] = 2.0 * TORQUE[0], 0.0
+    wrong = greedy.copy()
+    wrong[3] = 0.0, 9e5
+    for command, ticks in ((greedy, 150), (wrong, 31)):
+        for _ in range(ticks):
+            setpoints.take(command, np.inf)
+            setpoints.admit(1.0, H, drives=True)
+    np.testing.assert_array_equal(of["cut_ticks"], [0.0, 31.0])
+
+
 def test_tracking_error_of_a_continuous_joint_is_the_shorter_way():
     joints = Joints(
         at_q=np.arange(2), circle=np.array([True, False]), at_v=np.arange(2), q=np.array([-3.1, 0.2]), v=np.zeros(2)
