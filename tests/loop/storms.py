@@ -103,6 +103,7 @@ class Storm:
         rng: Generator of all random numbers of the storm.
         faults: Begin [s], end [s] and name of each fault.
         recorded_until: Time at which the recorder ends [s].
+        until: Time at which the loop has ended [s].
     """
 
     rig: Rig
@@ -110,6 +111,7 @@ class Storm:
     rng: np.random.Generator
     faults: list[tuple[float, float, str]] = field(default_factory=list)
     recorded_until: float = np.inf
+    until: float = np.inf
 
     def at(self, t, call):
         self.rig.clock.at(round(t * NS), call)
@@ -443,6 +445,7 @@ def storm(seed, contacts="planned"):
         kind(storm, t, end)
         storm.faults.append((t, end, kind.__name__))
     rig.run(unrecorded_at=storm.recorded_until)
+    storm.until = rig.clock.now() / NS
     brake(rig)
     return storm
 
@@ -473,10 +476,10 @@ def problems(storm):
             said.append(f"a torque of {most:.3f} of its limit")
     said += _fast(rig)
     said += _limp(rig)
-    ended, now = rig.loop.safety.ended_by, float(rig.rows[-1]["t"])
+    ended = rig.loop.safety.ended_by
     true = Fault.NONE
     for begin, _, name in storm.faults:
-        if begin <= now:
+        if begin <= storm.until:
             true |= KINDS[globals()[name]] | (Fault.NONE if name in BALANCED else UNBALANCED)
     if ended & ~true:
         said.append(f"ended by {ended!r}, explained is {true!r}")
