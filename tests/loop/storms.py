@@ -101,9 +101,8 @@ class Storm:
         rig: Loop and machine.
         body: The machine's sensors and drives.
         rng: Generator of all random numbers of the storm.
-        faults: Begin [s], end [s] and name of each fault.
+        faults: Begin [s], end [s] and name of each fault that has begun.
         recorded_until: Time at which the recorder ends [s].
-        until: Time at which the loop has ended [s].
     """
 
     rig: Rig
@@ -111,7 +110,6 @@ class Storm:
     rng: np.random.Generator
     faults: list[tuple[float, float, str]] = field(default_factory=list)
     recorded_until: float = np.inf
-    until: float = np.inf
 
     def at(self, t, call):
         self.rig.clock.at(round(t * NS), call)
@@ -442,10 +440,10 @@ def storm(seed, contacts="planned"):
     for t in np.sort(rng.uniform(0.1, 0.1 + 2.0 / 3.0 * WALK_S, rng.integers(1, 4))).tolist():
         kind = kinds[rng.integers(len(kinds))]
         end = t + rng.choice([0.02 * rng.random(), 0.2 * rng.random(), 9.0])
+        storm.at(t, functools.partial(storm.faults.append, (t, end, kind.__name__)))
         kind(storm, t, end)
-        storm.faults.append((t, end, kind.__name__))
     rig.run(unrecorded_at=storm.recorded_until)
-    storm.until = rig.clock.now() / NS
+    storm.faults = list(storm.faults)  # faults that begin after the run explain nothing
     brake(rig)
     return storm
 
@@ -478,9 +476,8 @@ def problems(storm):
     said += _limp(rig)
     ended = rig.loop.safety.ended_by
     true = Fault.NONE
-    for begin, _, name in storm.faults:
-        if begin <= storm.until:
-            true |= KINDS[globals()[name]] | (Fault.NONE if name in BALANCED else UNBALANCED)
+    for _, _, name in storm.faults:
+        true |= KINDS[globals()[name]] | (Fault.NONE if name in BALANCED else UNBALANCED)
     if ended & ~true:
         said.append(f"ended by {ended!r}, explained is {true!r}")
     if not ended and not rig.loop.counts.complete:
