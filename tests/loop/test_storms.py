@@ -12,7 +12,7 @@ from msgspec import structs
 from idcontrol import controllers
 from idcontrol.loop.clock import NS
 from idcontrol.loop.machine import WATCHDOG
-from idcontrol.loop.safety import Mode, Policy, Rule
+from idcontrol.loop.safety import Fault, Mode, Policy, Rule
 from idcontrol.loop.session import begins, resolve
 from idcontrol.scenes.walk import CommandSettings, WalkConfig
 from idcontrol.types import Command
@@ -219,6 +219,13 @@ def test_in_ten_storms_a_robot_is_recovered_and_never_limp_while_its_legs_carry_
 
 def test_a_walk_with_random_faults_ends_within_limits_on_the_ground_and_with_a_true_reason():
     assert problems(storms.storm(1)) == []
+
+
+def test_a_machine_is_not_said_to_repeat_old_states_because_its_loop_was_held_up():
+    """After 0.2 s in which both were held up, all states of the machine are NaN."""
+    held_up = storms.storm(930900, "sensed")
+    assert problems(held_up) == []
+    assert held_up.rig.loop.safety.ended_by is Fault.NOT_FINITE
 
 
 def test_a_robot_whose_torques_end_while_it_stands_is_limp():
