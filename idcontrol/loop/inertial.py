@@ -20,8 +20,9 @@ LURCH: Final = 0.15
 accelerometer of 0.01 rad and 0.2 m/s² give 0.06."""
 MISSING: Final = 1.5
 """Ratio of the time between states to the machine's period above which a state is missing."""
-SLOWER: Final = 1.001
-"""Factor by which the assumed period grows in each state; a slow loop misses states for a while."""
+FOLLOWS: Final = (0.1, 0.001)
+"""Shares by which the assumed period follows the time between two states, and the time over missing states, which a
+slow loop misses for a while."""
 
 
 class Inertial(NamedTuple):
@@ -114,7 +115,7 @@ class Carried(NamedTuple):
         v: Velocity, axes of the world, shape (3,) [m/s].
         specific: Reading of the accelerometer, axes of the base, shape (3,) [m/s²].
         off: Change of the velocity beyond the integral of the reading, shape (3,) [m/s]; it decays over `FORGOTTEN_S`.
-        after: Shortest time between recent states, the machine's period, shape (1,) [s]; inf at first.
+        after: Mean time between states, the machine's period, shape (1,) [s]; inf at first.
     """
 
     v: Array
@@ -143,9 +144,12 @@ def accelerates(carried: Carried, turned: Array, v: Array, specific: Array, afte
     rotate(turned, specific, pull)
     for i in range(3):
         same = same and specific[i] == carried.specific[i]
-    continues = 0.0 < after <= min(GAP_S, MISSING * carried.after[0]) and not same
+    period = carried.after[0]
+    gap = after > MISSING * period
+    continues = 0.0 < after <= GAP_S and not gap and not same
     if after > 0.0:
-        carried.after[0] = min(after, SLOWER * carried.after[0])
+        share = FOLLOWS[1] if gap else FOLLOWS[0]
+        carried.after[0] = period + share * (after - period) if np.isfinite(period) else after
     for i in range(3):
         change = velocity[i] - carried.v[i] - (pull[i] + GRAVITY[i]) * after
         off = carried.off[i] / (1.0 + after / FORGOTTEN_S) + change

@@ -167,6 +167,8 @@ def test_a_velocity_of_the_base_that_its_accelerometer_does_not_explain_is_doubt
     assert lurched(step=0.5) == pytest.approx(0.1)
     assert lurched(step=0.5, after=lambda k: H * (1 + (k == 100))) is None  # the missing state may have read a push
     assert lurched(step=0.5, after=lambda k: H * (1 + 2 * (50 < k <= 100))) is None  # a slow loop misses states
+    assert lurched(step=0.5, after=lambda k: H * (0.4 if k == 90 else 1.0)) == pytest.approx(0.1)
+    assert lurched(step=0.5, after=lambda k: H * (1.0 + 0.3 * np.sin(9.0 * k))) == pytest.approx(0.1)
     assert lurched(step=0.5, reads=lambda k, f: np.full(3, np.nan)) is None  # without an accelerometer
     assert lurched(step=0.5, reads=lambda k, f: np.zeros(3)) is None
 
