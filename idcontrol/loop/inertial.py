@@ -115,13 +115,13 @@ class Carried(NamedTuple):
         v: Velocity, axes of the world, shape (3,) [m/s].
         specific: Reading of the accelerometer, axes of the base, shape (3,) [m/s²].
         off: Change of the velocity beyond the integral of the reading, shape (3,) [m/s]; it decays over `FORGOTTEN_S`.
-        after: Mean time between states, the machine's period, shape (1,) [s]; inf at first.
+        period: Mean time between states, the machine's period, shape (1,) [s]; inf at first.
     """
 
     v: Array
     specific: Array
     off: Array
-    after: Array
+    period: Array
 
 
 @njit(cache=True, inner=True, error_model="numpy")
@@ -144,12 +144,12 @@ def accelerates(carried: Carried, turned: Array, v: Array, specific: Array, afte
     rotate(turned, specific, pull)
     for i in range(3):
         same = same and specific[i] == carried.specific[i]
-    period = carried.after[0]
+    period = carried.period[0]
     gap = after > MISSING * period
     continues = 0.0 < after <= GAP_S and not gap and not same
     if after > 0.0:
         share = FOLLOWS[1] if gap else FOLLOWS[0]
-        carried.after[0] = period + share * (after - period) if np.isfinite(period) else after
+        carried.period[0] = period + share * (after - period) if np.isfinite(period) else after
     for i in range(3):
         change = velocity[i] - carried.v[i] - (pull[i] + GRAVITY[i]) * after
         off = carried.off[i] / (1.0 + after / FORGOTTEN_S) + change

@@ -131,15 +131,9 @@ class Machine:
         self.endpoint.poll(now)
         heard, silence = self.endpoint.newest, self.endpoint.silence(now)
         self.safety, faults = follow(
-            self.safety,
-            self._policy,
-            now,
-            self.endpoint,
-            self._late,
-            slow=lambda: self._slow(now),
-            stop=stop,
-            lost=self._lost,
-        )
+            self.safety, self._policy, now, self.endpoint, self._late,
+            slow=lambda: self._slow(now), stop=stop, lost=self._lost,
+        )  # fmt: skip
         self._begun |= self.safety.mode is Mode.RUNNING
         began = time.perf_counter_ns()
         motion = self._moved(None if heard is None else heard.values)
@@ -155,6 +149,7 @@ class Machine:
         self._describe(cycle, faults, silence, spent)
 
     def _slow(self, now: int) -> bool:
+        """Return True if all joints are slow, or the base of a robot that has sunk to the ground rests."""
         v = np.abs(self._motion.state.v)
         if self._wire.floating and now - self.safety.since > SINKS_S * NS and v[:6].max() < RESTS:
             return True

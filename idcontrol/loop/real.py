@@ -103,10 +103,7 @@ class ControlLoop:
             unread += ["force_sensed", "normal_sensed"]
         self.endpoint = Endpoint.of_loop(link, parts.wire, numbers, unread)
         self.safety, self.counts, self._progress = Safety(), Counts(), Progress()
-        self._cut_since: list[int | None] = [
-            None,
-            None,
-        ]  # the gate has cut in every tick since: for `UNABLE`, for `WRONG`
+        self._cut_since: list[int | None] = [None, None]  # the gate has cut in every tick since: `UNABLE`, `WRONG`
         self._telemetry = Telemetry(parts.wire, parts.notes, clock.utc_ns)
         self.endpoint.inbox.dropped = self.row.of["dropped"]  # counters are views of the recorded row
         self._observer = Observer(parts, policy, self._telemetry, self._timing.late)

@@ -150,9 +150,9 @@ class Recorder:
     """Writes the folder of one run; a context manager.
 
     Rows are appended to a block of memory, and full blocks are appended to ``record.log``, so SIGKILL loses at most
-    `BLOCK_ROWS` rows, or those since the last `flush`. If the context is left
-    without `close` (by an exception, Ctrl-C, SIGTERM), the record keeps every appended row and is marked as incomplete.
-    Within the context SIGTERM raises `Terminated`, so it unwinds the stack like Ctrl-C.
+    `BLOCK_ROWS` rows, or those since the last `flush`. If the context is left without `close` (by an exception, Ctrl-C,
+    SIGTERM), the record keeps every appended row and is marked as incomplete. Within the context SIGTERM raises
+    `Terminated`, so it unwinds the stack like Ctrl-C.
     """
 
     def __init__(
