@@ -17,7 +17,8 @@ PARTS: Final = ("the base's position or velocity", "the base's orientation or gy
 def culprit(fault: Fault, row: Mapping[str, Array], errors: Array, names: Sequence[str]) -> str:
     """Return the value that caused a fault, after the name of its joint if it has one, e.g. ``knee: 81.5 °C``.
 
-    The text is "" if no value belongs to this kind of fault, or if the values of all joints are infinite or NaN.
+    For `Fault.MOTION`, these are all joints that may be the faulty one. The text is "" if no value belongs to this kind
+    of fault, or if the values of all joints are infinite or NaN.
 
     Args:
         fault: One fault.
@@ -33,14 +34,15 @@ def culprit(fault: Fault, row: Mapping[str, Array], errors: Array, names: Sequen
     if fault in (Fault.ENCODER, Fault.SLIP):
         j = int(row["doubted"])
         return (*names, *PARTS)[j] if j >= 0 else ""
+    if fault is Fault.MOTION:
+        off = np.abs(row["torque_off"])
+        return ", or ".join(f"{names[j]}: {off[j]:.3g} N m off" for j in np.flatnonzero(off).tolist())
     if fault is Fault.HOT:
         size, said = row["temperature"], "{0:.1f} °C".format
     elif fault is Fault.DRIVE:
         size, said = np.abs(row["drive_error"]), "error {0:.0f}".format
     elif fault is Fault.TORQUE:
         size, said = np.abs(row["tau_applied"] - row["tau"]), "{0:.3g} N m off".format
-    elif fault is Fault.MOTION:
-        size, said = np.abs(row["torque_off"]), "{0:.3g} N m off".format
     elif fault is Fault.WEAK:
         size, said = row["torque_lost"], "{0:.0%} of the torque missing".format
     elif fault is Fault.CUT:

@@ -31,7 +31,7 @@ ROW = {
         (Fault.VOLTAGE, "20.9 V"),
         (Fault.TIPPED, "69°"),
         (Fault.TORQUE, "knee: 4.5 N m off"),
-        (Fault.MOTION, "hip: 2.5 N m off"),
+        (Fault.MOTION, "hip: 2.5 N m off, or knee: 0.5 N m off"),
         (Fault.ASTRAY, "toe: 0.7 rad off"),
         (Fault.WEAK, "knee: 31% of the torque missing"),
         (Fault.CUT, "knee: 31 ticks in a row"),
