@@ -20,7 +20,7 @@ LURCH: Final = 0.15
 accelerometer of 0.01 rad and 0.2 m/s² give 0.06."""
 MISSING: Final = 1.5
 """Ratio of the time between states to the machine's period above which a state is missing."""
-FOLLOWS: Final = (0.1, 0.001)
+FOLLOWS: Final = (0.1, 0.003)
 """Shares by which the assumed period follows the time between two states, and the time over missing states, which a
 slow loop misses for a while."""
 
@@ -128,9 +128,9 @@ class Carried(NamedTuple):
 def accelerates(carried: Carried, turned: Array, v: Array, specific: Array, after: float) -> bool:  # pragma: no cover
     """True unless the base's velocity changes otherwise than its accelerometer reads, by more than `LURCH`.
 
-    The comparison begins anew if states are more than `GAP_S` apart, if a state is missing, because it may have read a
-    push, or if the accelerometer repeats its reading: a slow sensor misses impacts, and a constant value is no
-    measurement.
+    The comparison begins anew if states are more than `GAP_S` apart, or if the accelerometer repeats its reading: a
+    slow sensor misses impacts, and a constant value is no measurement. A change over a missing state, which may have
+    read a push, is not compared.
 
     Args:
         carried: The last state; overwritten.
@@ -146,13 +146,13 @@ def accelerates(carried: Carried, turned: Array, v: Array, specific: Array, afte
         same = same and specific[i] == carried.specific[i]
     period = carried.period[0]
     gap = after > MISSING * period
-    continues = 0.0 < after <= GAP_S and not gap and not same
+    continues = 0.0 < after <= GAP_S and not same
     if after > 0.0:
         share = FOLLOWS[1] if gap else FOLLOWS[0]
         carried.period[0] = period + share * (after - period) if np.isfinite(period) else after
     for i in range(3):
         change = velocity[i] - carried.v[i] - (pull[i] + GRAVITY[i]) * after
-        off = carried.off[i] / (1.0 + after / FORGOTTEN_S) + change
+        off = carried.off[i] / (1.0 + after / FORGOTTEN_S) + (0.0 if gap else change)
         carried.off[i] = off if continues and np.isfinite(off) else 0.0
         agrees = agrees and abs(carried.off[i]) <= LURCH
         carried.v[i], carried.specific[i] = velocity[i], specific[i]

@@ -229,8 +229,9 @@ class ControlLoop:
         if fresh and newest is not None:
             working, lies = running and self.phase not in ON_THE_WAY, self.phase is Phase.LYING_DOWN
             observer.read(newest, cycle.woke, running=running, working=working, lies=lies)
-        if cycle.missed * self._timing.period > self._timing.late:
-            observer.advanced = cycle.woke  # the machine may have been held up, too
+        missed = cycle.missed * self._timing.period
+        if missed > self._timing.late:  # the machine may have been held up, too
+            observer.advanced = min(cycle.woke, observer.advanced + missed)
         # while torques flow, a fault counts once per state, so that the number of faulty states in a row is counted
         return (observer.faults, Fault.NONE) if fresh or not running else (Fault.NONE, observer.faults)
 

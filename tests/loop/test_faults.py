@@ -413,6 +413,19 @@ def test_a_machine_that_repeats_its_last_state_or_time_counts_as_silent(runs, va
     assert rig.ticks(Mode.RUNNING) == pytest.approx(250 + PATIENCE, abs=15)  # it starts some ticks late
 
 
+def test_a_repeated_state_is_old_also_if_loop_and_machine_are_held_up_again_and_again(runs):
+    """Every tenth call takes 25 ms, in which the machine stands still, too."""
+
+    def before(rig):
+        give_clock(rig)
+        sends(lambda values: last.append(values.copy()) or last[0])(rig)
+
+    last, held_up = [], Timed(lambda call, clock: clock.jump(NS // 40 * (call % 10 == 0 and len(last) > 0)))
+    rig = runs(controller=held_up, before=before)
+    assert rig.faults() & Fault.STALE
+    assert rig.ticks(Mode.RUNNING) == pytest.approx(250 + PATIENCE, abs=15)
+
+
 def test_a_repeated_state_whose_time_creeps_counts_as_silent(runs):
     last = []
 

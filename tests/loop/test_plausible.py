@@ -142,22 +142,28 @@ def test_a_velocity_is_turned_into_the_world():
         np.testing.assert_allclose(out, turned.matrix() @ v[:3], atol=1e-14)  # rounding
 
 
-def lurched(
+def doubts(
     drop_s=0.05, errors=(0.0, 0.0, 0.0), reads=lambda k, specific: specific + 1e-9 * k, step=0.0, after=lambda k: H
 ):
-    """Return the time at which a base's velocity is first doubted [s]; state k is ``after(k)`` later than the last.
+    """Return the states in which a base's velocity is doubted; state k is ``after(k)`` later than the last.
 
-    A turned base falls for the first `drop_s` [s] and then rests; from 0.1 s on, its velocity is sent with a `step`
+    A turned base falls for the first `drop_s` [s] and then rests; from state 100 on, its velocity is sent with a `step`
     [m/s] along x.
     """
-    carried, turned = Carried(*np.zeros((3, 3)), np.full(1, np.inf)), turning(0.3, 1)
+    carried, turned, doubted = Carried(*np.zeros((3, 3)), np.full(1, np.inf)), turning(0.3, 1), []
     to_base = pin.Quaternion(turned.copy()).matrix().T
     for k in range(1000):
         v = np.array([step * (k >= 100), 0.0, -9.81 * min(k * H, drop_s)])
         specific = to_base @ (np.array([0.0, 0.0, 9.81 * (k * H > drop_s)]) + errors)
         if not accelerates(carried, turned, to_base @ v, reads(k, specific), after(k) if k else np.nan):
-            return k * H
-    return None
+            doubted.append(k)
+    return doubted
+
+
+def lurched(**options):
+    """Return the time at which a base's velocity is first doubted [s] (`doubts`)."""
+    doubted = doubts(**options)
+    return doubted[0] * H if doubted else None
 
 
 def test_a_velocity_of_the_base_that_its_accelerometer_does_not_explain_is_doubted():
@@ -169,6 +175,9 @@ def test_a_velocity_of_the_base_that_its_accelerometer_does_not_explain_is_doubt
     assert lurched(step=0.5, after=lambda k: H * (1 + 2 * (50 < k <= 100))) is None  # a slow loop misses states
     assert lurched(step=0.5, after=lambda k: H * (0.4 if k == 90 else 1.0)) == pytest.approx(0.1)
     assert lurched(step=0.5, after=lambda k: H * (1.0 + 0.3 * np.sin(9.0 * k))) == pytest.approx(0.1)
+    lossy = doubts(step=0.2, after=lambda k: H * (1 + (k % 3 == 2)))  # every fourth state is lost
+    assert lossy == list(range(100, 100 + len(lossy)))
+    assert len(lossy) > 20
     assert lurched(step=0.5, reads=lambda k, f: np.full(3, np.nan)) is None  # without an accelerometer
     assert lurched(step=0.5, reads=lambda k, f: np.zeros(3)) is None
 
