@@ -29,6 +29,9 @@ time multiplied by the change of the velocity."""
 STEPS: Final = 50.0
 """Motion of a reference, in steps of the joint's encoder, that a driven joint cannot miss. Joints that stop while they
 are pushed read the same position, and a velocity of exactly zero, for 14 steps (`anymal`, 15 bits)."""
+DECAYS: Final = (4.0, 2.0)
+"""Factors on the time and on the way if the velocity decays. So does the filtered velocity of a sound joint within a
+step of a coarse encoder: for less than 60 ms while the reference moves by 0.02 rad (26 walks of 12 s, 12 bits)."""
 FINE: Final = 5e-4
 """Smallest motion of a reference that a joint with a fine encoder cannot miss [rad or m]."""
 
@@ -239,7 +242,7 @@ class Drives(NamedTuple):
         finest: Smallest step of each encoder; inf before the first step [rad or m].
         low: Lower end of the range of recently sent torques [N m].
         high: Upper end of this range [N m].
-        still: Time for which position and velocity of each joint have been bitwise constant [s].
+        still: Time for which each joint's position has been bitwise constant, and its velocity has not grown [s].
         sent_before: Torque last sent to each joint before it stood still [N m].
         reference_before: Reference position of each joint before it stood still [rad or m].
     """
@@ -297,23 +300,25 @@ def sticks(heard: Heard, drives: Drives, trust: Trust, q: Array, v: Array, after
     A fine encoder never reads the same position and velocity of a moving joint twice. Readings may repeat at a joint
     at rest or with a coarse encoder, but not while torque and reference drive the joint elsewhere: the reference has
     moved by more than a way of `STEPS` steps of the encoder, at least `FINE` and at most `Trust.way`, and the product
-    of this motion and the change of the torque, beyond dry friction, is more than half of ``way * Drives.most``.
+    of this motion and the change of the torque, beyond dry friction, is more than half of ``way * Drives.most``. The
+    velocity may also decay, with `DECAYS`: drives filter the velocity of an encoder that has frozen.
     """
     stuck = -1
     for j in range(drives.sent.shape[0]):
         step = abs(q[j] - heard.q[j])
         if after >= 0.0 and step > 0.0:
             drives.finest[j] = min(drives.finest[j], step)
-        if after >= 0.0 and step == 0.0 and v[j] == heard.v[j]:
+        if after >= 0.0 and step == 0.0 and abs(v[j]) <= abs(heard.v[j]):
             drives.still[j] += after
         else:
             drives.still[j], drives.sent_before[j] = 0.0, drives.sent[j]
             drives.reference_before[j] = drives.reference[j]
-        way = min(trust.way, max(STEPS * drives.finest[j], FINE))
+        longer, farther = (1.0, 1.0) if v[j] == heard.v[j] else DECAYS
+        way = farther * min(trust.way, max(STEPS * drives.finest[j], FINE))
         ahead = abs(drives.reference[j] - drives.reference_before[j])
         # a joint that sticks reverses all of its friction before it moves
         pull = abs(drives.sent[j] - drives.sent_before[j]) - 2.0 * drives.friction[j]
         driven = 2.0 * ahead * pull > way * drives.most[j]
-        if driven and ahead > way and drives.still[j] > trust.still:
+        if driven and ahead > way and drives.still[j] > longer * trust.still:
             stuck = j
     return stuck

@@ -28,6 +28,7 @@ from idcontrol.loop.encoders import (
 from idcontrol.loop.inertial import LURCH, TURN, Carried, accelerates, senses, unread
 from idcontrol.loop.safety import Fault, Mode, Policy
 from idcontrol.sensing import Sensing
+from tests.loop.sensors import READINGS, spoil
 from tests.loop.storms import Body, Storm, machine_repeats_itself, walking
 
 H = 1e-3
@@ -241,6 +242,27 @@ def test_a_robot_with_wrong_encoders_stands_up_and_walks(robot, tmp_path, capsys
     assert json.loads(capsys.readouterr().out)["completed"]
 
 
+def stuck_until(torque, friction=0.0, step=np.inf, fades=1.0):
+    """Return by how much the reference of a joint with a constant position has moved when it is doubted [rad].
+
+    The reference moves at 0.2 rad/s; torques change by `torque` at once, with a limit of 1 N m. The encoder has once
+    moved by `step`. The velocity is multiplied by `fades` from state to state.
+    """
+    heard, finest = nothing(1, 1), np.full(1, step)
+    drives = Drives(
+        np.zeros((5, 1)), *np.zeros((4, 1)), np.full(1, Policy().torque_share), np.full(1, friction), finest,
+        *np.zeros((5, 1)),
+    )  # fmt: skip
+    q, heard.v[0] = np.zeros(1), 1.0
+    for k in range(1000):
+        v = fades * heard.v[:1]
+        if sticks(heard, drives, TRUST, q, v, H if k else np.nan) >= 0:
+            return drives.reference[0]
+        heard.v[0] = v[0]
+        drives.sent[0], drives.reference[0] = torque, 0.2 * k * H
+    return None
+
+
 @pytest.mark.parametrize(
     ("torque", "friction", "step", "doubted"),
     [
@@ -255,21 +277,12 @@ def test_a_robot_with_wrong_encoders_stands_up_and_walks(robot, tmp_path, capsys
     ],
 )
 def test_a_constant_reading_is_doubted_by_the_change_of_torque_and_reference(torque, friction, step, doubted):
-    """The reference moves at 0.2 rad/s; torques change by `torque` at once, with a limit of 1 N m.
+    assert stuck_until(torque, friction, step) == (doubted and pytest.approx(doubted, abs=1e-3))
 
-    The encoder has once moved by `step`.
-    """
-    heard, finest = nothing(1, 1), np.full(1, step)
-    drives = Drives(
-        np.zeros((5, 1)), *np.zeros((4, 1)), np.full(1, Policy().torque_share), np.full(1, friction), finest,
-        *np.zeros((5, 1)),
-    )  # fmt: skip
-    q, v = np.zeros(1), np.zeros(1)
-    for k in range(1000):
-        if sticks(heard, drives, TRUST, q, v, H if k else np.nan) >= 0:
-            break
-        drives.sent[0], drives.reference[0] = torque, 0.2 * k * H
-    assert (None if k == 999 else drives.reference[0]) == (doubted and pytest.approx(doubted, abs=1e-3))
+
+def test_a_constant_position_is_doubted_later_if_its_velocity_decays_and_not_if_it_grows():
+    assert stuck_until(0.2, fades=0.9) == pytest.approx(0.02, abs=1e-3)
+    assert stuck_until(0.2, fades=1.01) is None
 
 
 def test_the_smallest_step_of_an_encoder_is_learnt():
@@ -296,6 +309,23 @@ def test_a_knee_whose_readings_stand_still_on_a_standing_leg_brakes_the_machine(
     lied = rig.rows[begun[0] :]
     assert lied[0]["stance"].all()
     assert sum(int(row["mode"]) == Mode.RUNNING for row in lied) <= 50  # ms
+
+
+def test_a_thigh_whose_coarse_encoder_freezes_brakes_the_machine_if_velocities_are_filtered():
+    rig = walking("go1", "torque", duration_s=0.9)
+    body, held, begun = Body(rig), [], []
+    storm = Storm(rig, body, np.random.default_rng(0))
+    spoil(body, READINGS["12 bit, differences"], rig.session.system.model, H, 1)
+
+    def lie(of):
+        held.append(of["q"][8])
+        of["q"][8] = held[0]
+
+    storm.at(0.7, lambda: begun.append(len(rig.rows)) or body.lies.insert(0, lie))
+    rig.run()
+    assert rig.loop.safety.ended_by == Fault.ENCODER
+    assert {int(row["doubted"]) for row in rig.rows[begun[0] :] if int(row["faults"]) & Fault.ENCODER} == {1}
+    assert sum(int(row["mode"]) == Mode.RUNNING for row in rig.rows[begun[0] :]) <= 130  # ms
 
 
 def sparse(rig, every):
