@@ -29,9 +29,11 @@ time multiplied by the change of the velocity."""
 STEPS: Final = 50.0
 """Motion of a reference, in steps of the joint's encoder, that a driven joint cannot miss. Joints that stop while they
 are pushed read the same position, and a velocity of exactly zero, for 14 steps (`anymal`, 15 bits)."""
-DECAYS: Final = (4.0, 2.0)
-"""Factors on the time and on the way if the velocity decays. So does the filtered velocity of a sound joint within a
-step of a coarse encoder: for less than 60 ms while the reference moves by 0.02 rad (26 walks of 12 s, 12 bits)."""
+LONGER: Final = 5.0
+"""Factor on the time if the velocity decays. So does the filtered velocity of a sound joint within a step of a coarse
+encoder: for up to 70 ms (pushed `anymal`, 12 bits), and for less than 60 ms while the reference moves by 20 steps."""
+COARSE: Final = 20.0
+"""Smallest motion of a reference in this case, in steps of the encoder; it is at least twice `Trust.way`."""
 FINE: Final = 5e-4
 """Smallest motion of a reference that a joint with a fine encoder cannot miss [rad or m]."""
 
@@ -243,6 +245,7 @@ class Drives(NamedTuple):
         low: Lower end of the range of recently sent torques [N m].
         high: Upper end of this range [N m].
         still: Time for which each joint's position has been bitwise constant, and its velocity has not grown [s].
+        decays: 1 if its velocity has changed in this time.
         sent_before: Torque last sent to each joint before it stood still [N m].
         reference_before: Reference position of each joint before it stood still [rad or m].
     """
@@ -258,6 +261,7 @@ class Drives(NamedTuple):
     low: Array
     high: Array
     still: Array
+    decays: Array
     sent_before: Array
     reference_before: Array
 
@@ -301,7 +305,8 @@ def sticks(heard: Heard, drives: Drives, trust: Trust, q: Array, v: Array, after
     at rest or with a coarse encoder, but not while torque and reference drive the joint elsewhere: the reference has
     moved by more than a way of `STEPS` steps of the encoder, at least `FINE` and at most `Trust.way`, and the product
     of this motion and the change of the torque, beyond dry friction, is more than half of ``way * Drives.most``. The
-    velocity may also decay, with `DECAYS`: drives filter the velocity of an encoder that has frozen.
+    velocity may also decay, because drives filter the velocity of an encoder that has frozen; `LONGER` and `COARSE`
+    then apply.
     """
     stuck = -1
     for j in range(drives.sent.shape[0]):
@@ -310,11 +315,13 @@ def sticks(heard: Heard, drives: Drives, trust: Trust, q: Array, v: Array, after
             drives.finest[j] = min(drives.finest[j], step)
         if after >= 0.0 and step == 0.0 and abs(v[j]) <= abs(heard.v[j]):
             drives.still[j] += after
+            drives.decays[j] = max(drives.decays[j], v[j] != heard.v[j])
         else:
-            drives.still[j], drives.sent_before[j] = 0.0, drives.sent[j]
+            drives.still[j], drives.decays[j], drives.sent_before[j] = 0.0, 0.0, drives.sent[j]
             drives.reference_before[j] = drives.reference[j]
-        longer, farther = (1.0, 1.0) if v[j] == heard.v[j] else DECAYS
-        way = farther * min(trust.way, max(STEPS * drives.finest[j], FINE))
+        way, longer = min(trust.way, max(STEPS * drives.finest[j], FINE)), 1.0
+        if drives.decays[j] > 0.0:
+            way, longer = max(2.0 * trust.way, COARSE * drives.finest[j]), LONGER
         ahead = abs(drives.reference[j] - drives.reference_before[j])
         # a joint that sticks reverses all of its friction before it moves
         pull = abs(drives.sent[j] - drives.sent_before[j]) - 2.0 * drives.friction[j]

@@ -217,7 +217,7 @@ def _material(parts: Parts, policy: Policy, telemetry: Telemetry) -> Judge:
             policy.torque_share * parts.limits.torque,
             parts.friction * np.ones(a),
             np.full(a, np.inf),
-            *np.zeros((5, a)),
+            *np.zeros((6, a)),
         ),
         inertial=unread(places),
         carried=Carried(np.zeros(3), np.zeros(3), np.zeros(3), np.full(1, np.inf)),

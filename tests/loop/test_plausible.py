@@ -227,7 +227,7 @@ def test_a_filtered_velocity_is_believed_after_an_impact(filter_s, speed):
 def test_a_drive_is_expected_to_feed_back_the_state_that_the_machine_sent():
     """Two joints, the second continuous and nearly half a turn from its target; a third is at its limit."""
     rows = np.array([[1.0, 1.0, 1.0], [0.3, 3.0, 9.0], [2.0, 0.0, 0.0], [10.0, 10.0, 10.0], [0.5, 0.0, 0.0]])
-    drives = Drives(rows, np.full(3, 5.0), *np.zeros((11, 3)))
+    drives = Drives(rows, np.full(3, 5.0), *np.zeros((12, 3)))
     circle, q, v = np.array([False, True, False]), np.array([0.1, -3.0, 0.0]), np.array([1.0, 0.0, 0.0])
     expect(drives, circle, q, v)
     np.testing.assert_allclose(drives.sent, [1.0 + 2.0 + 0.5, 1.0 - 10.0 * (2.0 * np.pi - 6.0), 5.0], rtol=1e-14)
@@ -242,20 +242,20 @@ def test_a_robot_with_wrong_encoders_stands_up_and_walks(robot, tmp_path, capsys
     assert json.loads(capsys.readouterr().out)["completed"]
 
 
-def stuck_until(torque, friction=0.0, step=np.inf, fades=1.0):
+def stuck_until(torque, friction=0.0, step=np.inf, fades=lambda k: 1.0):
     """Return by how much the reference of a joint with a constant position has moved when it is doubted [rad].
 
     The reference moves at 0.2 rad/s; torques change by `torque` at once, with a limit of 1 N m. The encoder has once
-    moved by `step`. The velocity is multiplied by `fades` from state to state.
+    moved by `step`. The velocity is multiplied by ``fades(k)`` after state k.
     """
     heard, finest = nothing(1, 1), np.full(1, step)
     drives = Drives(
         np.zeros((5, 1)), *np.zeros((4, 1)), np.full(1, Policy().torque_share), np.full(1, friction), finest,
-        *np.zeros((5, 1)),
+        *np.zeros((6, 1)),
     )  # fmt: skip
     q, heard.v[0] = np.zeros(1), 1.0
     for k in range(1000):
-        v = fades * heard.v[:1]
+        v = fades(k) * heard.v[:1]
         if sticks(heard, drives, TRUST, q, v, H if k else np.nan) >= 0:
             return drives.reference[0]
         heard.v[0] = v[0]
@@ -281,13 +281,16 @@ def test_a_constant_reading_is_doubted_by_the_change_of_torque_and_reference(tor
 
 
 def test_a_constant_position_is_doubted_later_if_its_velocity_decays_and_not_if_it_grows():
-    assert stuck_until(0.2, fades=0.9) == pytest.approx(0.02, abs=1e-3)
-    assert stuck_until(0.2, fades=1.01) is None
+    """The longer time is five times 20 ms."""
+    assert stuck_until(0.2, fades=lambda k: 0.9, step=1e-4) == pytest.approx(0.02, abs=1e-3)
+    assert stuck_until(0.2, fades=lambda k: 0.9, step=2e-3) == pytest.approx(0.04, abs=1e-3)  # 20 steps
+    assert stuck_until(1.0, fades=lambda k: 0.9 if k < 60 else 1.0, step=1e-3) == pytest.approx(0.02, abs=1e-3)
+    assert stuck_until(0.2, fades=lambda k: 1.01, step=1e-3) is None
 
 
 def test_the_smallest_step_of_an_encoder_is_learnt():
     heard = nothing(1, 1)
-    drives = Drives(np.zeros((5, 1)), *np.zeros((6, 1)), np.full(1, np.inf), *np.zeros((5, 1)))
+    drives = Drives(np.zeros((5, 1)), *np.zeros((6, 1)), np.full(1, np.inf), *np.zeros((6, 1)))
     for k, q in enumerate((0.5, 0.5, 0.5 - 3e-3, 0.5 - 2e-3, 0.5)):
         sticks(heard, drives, TRUST, np.array([q]), np.ones(1), H if k else np.nan)
         heard.q[0] = q
