@@ -29,9 +29,10 @@ time multiplied by the change of the velocity."""
 STEPS: Final = 50.0
 """Motion of a reference, in steps of the joint's encoder, that a driven joint cannot miss. Joints that stop while they
 are pushed read the same position, and a velocity of exactly zero, for 14 steps (`anymal`, 15 bits)."""
-LONGER: Final = 5.0
+LONGER: Final = 7.0
 """Factor on the time if the velocity decays. So does the filtered velocity of a sound joint within a step of a coarse
-encoder: for up to 70 ms (pushed `anymal`, 12 bits), and for less than 60 ms while the reference moves by 20 steps."""
+encoder: while the reference moves by 20 steps, for less than 60 ms in walks and for 91 ms in a thigh of `solo12` that
+stands up with half its torque (12 bits)."""
 COARSE: Final = 20.0
 """Smallest motion of a reference in this case, in steps of the encoder; it is at least twice `Trust.way`."""
 FINE: Final = 5e-4
@@ -244,8 +245,8 @@ class Drives(NamedTuple):
         finest: Smallest step of each encoder; inf before the first step [rad or m].
         low: Lower end of the range of recently sent torques [N m].
         high: Upper end of this range [N m].
-        still: Time for which each joint's position has been bitwise constant, and its velocity has not grown [s].
-        decays: 1 if its velocity has changed in this time.
+        still: Time for which each joint's position has been bitwise constant, and its velocity too, or decayed [s].
+        decays: 1 if its velocity has decayed in this time.
         sent_before: Torque last sent to each joint before it stood still [N m].
         reference_before: Reference position of each joint before it stood still [rad or m].
     """
@@ -313,9 +314,10 @@ def sticks(heard: Heard, drives: Drives, trust: Trust, q: Array, v: Array, after
         step = abs(q[j] - heard.q[j])
         if after >= 0.0 and step > 0.0:
             drives.finest[j] = min(drives.finest[j], step)
-        if after >= 0.0 and step == 0.0 and abs(v[j]) <= abs(heard.v[j]):
+        decays = 0.0 < abs(v[j]) < abs(heard.v[j])
+        if after >= 0.0 and step == 0.0 and (decays or v[j] == heard.v[j]):
             drives.still[j] += after
-            drives.decays[j] = max(drives.decays[j], v[j] != heard.v[j])
+            drives.decays[j] = max(drives.decays[j], decays)
         else:
             drives.still[j], drives.decays[j], drives.sent_before[j] = 0.0, 0.0, drives.sent[j]
             drives.reference_before[j] = drives.reference[j]
