@@ -230,7 +230,7 @@ def farthest(q: Array, other: Array) -> float:  # pragma: no cover - compiled
 
 
 class Drives(NamedTuple):
-    """Torques that were sent to the drives and applied by them, and how long joints stood still; arrays of shape (a,).
+    """Torques that were sent to the drives and applied by them, and how long joints stood still; mostly shape (a,).
 
     `rows`, `applied` and `reference` are views of the loop's telemetry.
 
@@ -245,10 +245,10 @@ class Drives(NamedTuple):
         finest: Smallest step of each encoder; inf before the first step [rad or m].
         low: Lower end of the range of recently sent torques [N m].
         high: Upper end of this range [N m].
-        still: Time for which each joint's position has been bitwise constant, and its velocity too, or decayed [s].
-        decays: 1 if its velocity has decayed in this time.
-        sent_before: Torque last sent to each joint before it stood still [N m].
-        reference_before: Reference position of each joint before it stood still [rad or m].
+        still: Two clocks, shape (2, a): time for which position and velocity of each joint have been bitwise constant,
+            and for which its velocity may also have decayed [s].
+        sent_before: Torque last sent to each joint before each clock began, shape (2, a) [N m].
+        reference_before: Reference position of each joint before each clock began, shape (2, a) [rad or m].
     """
 
     rows: Array
@@ -262,7 +262,6 @@ class Drives(NamedTuple):
     low: Array
     high: Array
     still: Array
-    decays: Array
     sent_before: Array
     reference_before: Array
 
@@ -298,36 +297,41 @@ def obeys(drives: Drives, after: float) -> bool:  # pragma: no cover - compiled
     return obey
 
 
+@njit(cache=True, inner=True)
+def held(drives: Drives, k: int, j: int, way: float, longest: float) -> bool:  # pragma: no cover - compiled
+    """True if clock k shows that joint j has read one position for longer than a sound joint can.
+
+    The reference has moved by more than `way`, and the product of this motion and the change of the torque, beyond dry
+    friction, is more than half of ``way * Drives.most``.
+    """
+    ahead = abs(drives.reference[j] - drives.reference_before[k, j])
+    # a joint that sticks reverses all of its friction before it moves
+    pull = abs(drives.sent[j] - drives.sent_before[k, j]) - 2.0 * drives.friction[j]
+    return ahead > way and 2.0 * ahead * pull > way * drives.most[j] and drives.still[k, j] > longest
+
+
 @njit(cache=True, inner=True, error_model="numpy")
 def sticks(heard: Heard, drives: Drives, trust: Trust, q: Array, v: Array, after: float) -> int:  # pragma: no cover
-    """Return the joint whose reading stays bitwise constant although its torque and its reference have changed, or -1.
+    """Return the joint whose position stays bitwise constant although its torque and its reference have changed, or -1.
 
     A fine encoder never reads the same position and velocity of a moving joint twice. Readings may repeat at a joint
-    at rest or with a coarse encoder, but not while torque and reference drive the joint elsewhere: the reference has
-    moved by more than a way of `STEPS` steps of the encoder, at least `FINE` and at most `Trust.way`, and the product
-    of this motion and the change of the torque, beyond dry friction, is more than half of ``way * Drives.most``. The
-    velocity may also decay, because drives filter the velocity of an encoder that has frozen; `LONGER` and `COARSE`
-    then apply.
+    at rest or with a coarse encoder, but not while torque and reference drive the joint elsewhere (`held`), by `STEPS`
+    steps of the encoder, at least `FINE` and at most `Trust.way`. The second clock bears a velocity that decays,
+    because drives filter the velocity of an encoder that has frozen; `LONGER` and `COARSE` apply to it.
     """
     stuck = -1
     for j in range(drives.sent.shape[0]):
         step = abs(q[j] - heard.q[j])
         if after >= 0.0 and step > 0.0:
             drives.finest[j] = min(drives.finest[j], step)
-        decays = 0.0 < abs(v[j]) < abs(heard.v[j])
-        if after >= 0.0 and step == 0.0 and (decays or v[j] == heard.v[j]):
-            drives.still[j] += after
-            drives.decays[j] = max(drives.decays[j], decays)
-        else:
-            drives.still[j], drives.decays[j], drives.sent_before[j] = 0.0, 0.0, drives.sent[j]
-            drives.reference_before[j] = drives.reference[j]
-        way, longer = min(trust.way, max(STEPS * drives.finest[j], FINE)), 1.0
-        if drives.decays[j] > 0.0:
-            way, longer = max(2.0 * trust.way, COARSE * drives.finest[j]), LONGER
-        ahead = abs(drives.reference[j] - drives.reference_before[j])
-        # a joint that sticks reverses all of its friction before it moves
-        pull = abs(drives.sent[j] - drives.sent_before[j]) - 2.0 * drives.friction[j]
-        driven = 2.0 * ahead * pull > way * drives.most[j]
-        if driven and ahead > way and drives.still[j] > longer * trust.still:
+        for k in range(2):
+            stays = v[j] == heard.v[j] or (k == 1 and 0.0 < abs(v[j]) < abs(heard.v[j]))
+            if after >= 0.0 and step == 0.0 and stays:
+                drives.still[k, j] += after
+            else:
+                drives.still[k, j], drives.sent_before[k, j] = 0.0, drives.sent[j]
+                drives.reference_before[k, j] = drives.reference[j]
+        way, far = min(trust.way, max(STEPS * drives.finest[j], FINE)), max(2.0 * trust.way, COARSE * drives.finest[j])
+        if held(drives, 0, j, way, trust.still) or held(drives, 1, j, far, LONGER * trust.still):
             stuck = j
     return stuck

@@ -84,8 +84,8 @@ class Observer:
         parts, self.datagram = self._parts, datagram
         values = datagram.values if parts.translation is None else parts.translation.state(datagram.values)
         message = parts.wire.read_state(values, self._epoch)
-        if lies:
-            self._drives.reference_before[:] = self._drives.reference
+        if not working:  # the ground may hold joints of a robot that lies down or, for longer, that stands up
+            self._drives.reference_before[0 if lies else 1 :] = self._drives.reference
         flags = self._judged(self._judge, values, message.state.t, not running)
         t = float(values[0])  # also of an implausible message: the machine's time moves
         ahead, self._time = t - self._time, t
@@ -217,7 +217,8 @@ def _material(parts: Parts, policy: Policy, telemetry: Telemetry) -> Judge:
             policy.torque_share * parts.limits.torque,
             parts.friction * np.ones(a),
             np.full(a, np.inf),
-            *np.zeros((6, a)),
+            *np.zeros((2, a)),
+            *np.zeros((3, 2, a)),
         ),
         inertial=unread(places),
         carried=Carried(np.zeros(3), np.zeros(3), np.zeros(3), np.full(1, np.inf)),

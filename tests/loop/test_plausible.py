@@ -227,7 +227,7 @@ def test_a_filtered_velocity_is_believed_after_an_impact(filter_s, speed):
 def test_a_drive_is_expected_to_feed_back_the_state_that_the_machine_sent():
     """Two joints, the second continuous and nearly half a turn from its target; a third is at its limit."""
     rows = np.array([[1.0, 1.0, 1.0], [0.3, 3.0, 9.0], [2.0, 0.0, 0.0], [10.0, 10.0, 10.0], [0.5, 0.0, 0.0]])
-    drives = Drives(rows, np.full(3, 5.0), *np.zeros((12, 3)))
+    drives = Drives(rows, np.full(3, 5.0), *np.zeros((8, 3)), *np.zeros((3, 2, 3)))
     circle, q, v = np.array([False, True, False]), np.array([0.1, -3.0, 0.0]), np.array([1.0, 0.0, 0.0])
     expect(drives, circle, q, v)
     np.testing.assert_allclose(drives.sent, [1.0 + 2.0 + 0.5, 1.0 - 10.0 * (2.0 * np.pi - 6.0), 5.0], rtol=1e-14)
@@ -251,7 +251,7 @@ def stuck_until(torque, friction=0.0, step=np.inf, fades=lambda k: 1.0):
     heard, finest = nothing(1, 1), np.full(1, step)
     drives = Drives(
         np.zeros((5, 1)), *np.zeros((4, 1)), np.full(1, Policy().torque_share), np.full(1, friction), finest,
-        *np.zeros((6, 1)),
+        *np.zeros((2, 1)), *np.zeros((3, 2, 1)),
     )  # fmt: skip
     q, heard.v[0] = np.zeros(1), 1.0
     for k in range(1000):
@@ -291,7 +291,7 @@ def test_a_constant_position_is_doubted_later_if_its_velocity_decays_and_not_if_
 
 def test_the_smallest_step_of_an_encoder_is_learnt():
     heard = nothing(1, 1)
-    drives = Drives(np.zeros((5, 1)), *np.zeros((6, 1)), np.full(1, np.inf), *np.zeros((6, 1)))
+    drives = Drives(np.zeros((5, 1)), *np.zeros((6, 1)), np.full(1, np.inf), *np.zeros((2, 1)), *np.zeros((3, 2, 1)))
     for k, q in enumerate((0.5, 0.5, 0.5 - 3e-3, 0.5 - 2e-3, 0.5)):
         sticks(heard, drives, TRUST, np.array([q]), np.ones(1), H if k else np.nan)
         heard.q[0] = q
