@@ -27,7 +27,11 @@ from idcontrol.loop.encoders import (
 )
 from idcontrol.loop.inertial import LURCH, TURN, Carried, accelerates, senses, unread
 from idcontrol.loop.safety import Fault, Mode, Policy
+from idcontrol.loop.session import resolve
+from idcontrol.scenes.disturbances import Disturbance
+from idcontrol.scenes.walk import CommandSettings, WalkConfig
 from idcontrol.sensing import Sensing
+from tests.loop import storms
 from tests.loop.sensors import READINGS, spoil
 from tests.loop.storms import Body, Storm, machine_repeats_itself, walking
 
@@ -330,6 +334,20 @@ def test_a_thigh_whose_coarse_encoder_freezes_brakes_the_machine_if_velocities_a
     assert rig.loop.safety.ended_by == Fault.ENCODER
     assert {int(row["doubted"]) for row in rig.rows[begun[0] :] if int(row["faults"]) & Fault.ENCODER} == {1}
     assert sum(int(row["mode"]) == Mode.RUNNING for row in rig.rows[begun[0] :]) <= 170  # ms
+
+
+def test_joints_that_the_ground_holds_while_a_loaded_robot_stands_up_are_not_blamed(monkeypatch):
+    """The payload is 1.3 times the mass of the robot."""
+    config = WalkConfig(
+        robot="go1", command=CommandSettings(kind="impedance"), disturbance=Disturbance(payload_share=1.3)
+    )  # fmt: skip
+    session = resolve(storms.WALK, config)
+    monkeypatch.setattr(storms, "session_of", lambda *options: session)
+    rig = walking("go1", "impedance", start=session.lying)
+    spoil(Body(rig), READINGS["12 bit, differences"], session.system.model, H, 1)
+    rig.run(unrecorded_at=1.5)
+    assert rig.loop.safety.ended_by == Fault.RECORDER
+    assert not rig.faults() & Fault.ENCODER
 
 
 def sparse(rig, every):
