@@ -215,7 +215,10 @@ def contradiction(
         assign(heard.q, q)
         assign(heard.v, v)
         assign(heard.turned, turned)
-        assign(heard.off, off)
+        if gap <= GAP_S:
+            assign(heard.off, off)
+        else:
+            heard.off[:] = 0.0
         assign(heard.swung, swung)
     return doubted
 

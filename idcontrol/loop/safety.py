@@ -117,7 +117,8 @@ class Fault(enum.IntFlag):
     """The recorder has ended (its disk is full, or it was killed), or it lags by the whole length of its ring."""
     ENCODER = 1024
     """Position and velocity of a joint or of the base contradict each other, or a joint or the base stands still
-    although joints are driven (`idcontrol.loop.plausible`); the state is not used."""
+    although joints are driven (`idcontrol.loop.plausible`); the state is not used. While a joint is `ASTRAY`, a run
+    that this would end ends as both."""
     TIPPED = 2048
     """The base leans by more than `Policy.tilt_rad`; if torques do not flow yet, the start is refused."""
     ASTRAY = 4096
@@ -422,11 +423,13 @@ def advance(safety: Safety, policy: Policy, now: int, inputs: Inputs) -> Safety:
     if mode is Mode.RUNNING:
         streak = _lasting(streak, inputs.faults, inputs.unchanged)
         for fault, reaction in _exceeded(policy, streak):
-            # a limp or falling robot hits its stops or the ground: the motion then accuses a drive that is sound, but
-            # not before a joint is astray
-            astray, doubted = (streak[_FAULTS.index(each)] for each in (Fault.ASTRAY, Fault.MOTION))
-            strays = fault is Fault.MOTION and astray >= doubted
-            ended_by |= Fault.ASTRAY if strays else fault
+            # a limp or falling robot hits its stops or the ground: the motion then accuses a sound drive, and an impact
+            # a sound encoder, but not before a joint is astray
+            astray, doubted = (streak[_FAULTS.index(each)] for each in (Fault.ASTRAY, fault))
+            if fault in (Fault.MOTION, Fault.ENCODER) and astray >= doubted:
+                ended_by |= Fault.ASTRAY
+                fault &= Fault.ENCODER  # an encoder that is faulty also leads joints astray
+            ended_by |= fault
             stop |= reaction == "stop"
             damp |= reaction == "damp"
     elif mode is Mode.DAMPED and inputs.slow:

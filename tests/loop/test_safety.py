@@ -97,14 +97,20 @@ def test_a_fault_is_tolerated_as_often_in_a_row_as_its_rule_says(fault, name, th
 
 
 @pytest.mark.parametrize(
-    ("also", "since", "ended"),
-    [(Fault.ASTRAY, 0, Fault.ASTRAY), (Fault.ASTRAY, 1, Fault.MOTION), (Fault.LOAD, 0, Fault.MOTION)],
+    ("fault", "also", "since", "ended"),
+    [
+        (Fault.MOTION, Fault.ASTRAY, 0, Fault.ASTRAY),
+        (Fault.MOTION, Fault.ASTRAY, 1, Fault.MOTION),
+        (Fault.MOTION, Fault.LOAD, 0, Fault.MOTION),
+        (Fault.ENCODER, Fault.ASTRAY, 0, Fault.ASTRAY | Fault.ENCODER),
+        (Fault.ENCODER, Fault.ASTRAY, 1, Fault.ENCODER),
+    ],
 )
-def test_a_joint_that_already_strays_explains_a_motion_that_contradicts_its_torque(also, since, ended):
+def test_a_joint_that_already_strays_may_explain_readings_that_accuse_a_drive_or_an_encoder(fault, also, since, ended):
     safety = Safety(mode=Mode.RUNNING)
     for k in range(6):
         assert safety.mode is Mode.RUNNING
-        faults = Fault.MOTION | also if k >= since else Fault.MOTION
+        faults = fault | also if k >= since else fault
         safety = advance(safety, Policy(), k * MS, Inputs(faults, heard=True))
     assert safety.mode is Mode.DAMPED
     assert safety.ended_by is ended
