@@ -29,6 +29,8 @@ from idcontrol.types import Array
 WARM_TICKS = 20
 """Number of calls of planner and controller before the first tick, to compile and load all code and to fill the CPU's
 caches."""
+FORGIVEN = 0.1
+"""Part of the time without cuts of gains and targets that makes up for the time with cuts (`Policy.wrong_s`)."""
 
 
 class Timing(NamedTuple):
@@ -103,7 +105,7 @@ class ControlLoop:
             unread += ["force_sensed", "normal_sensed"]
         self.endpoint = Endpoint.of_loop(link, parts.wire, numbers, unread)
         self.safety, self.counts, self._progress = Safety(), Counts(), Progress()
-        self._cut_since: list[int | None] = [None, None]  # the gate has cut in every tick since: `UNABLE`, `WRONG`
+        self._unable = self._wrong = 0.0  # time for which the gate has cut for `UNABLE` and `WRONG` [ns]
         self._telemetry = Telemetry(parts.wire, parts.notes, clock.utc_ns)
         self.endpoint.inbox.dropped = self.row.of["dropped"]  # counters are views of the recorded row
         self._observer = Observer(parts, policy, self._telemetry, self._timing.late)
@@ -204,11 +206,9 @@ class ControlLoop:
         cut = self._gate(cycle, power)
         # while limits grow, cuts are intended
         unable = int(cut) if self.safety.mode is Mode.RUNNING and power == 1.0 else 0
-        for k, (since, limits) in enumerate(zip(self._cut_since, (UNABLE, WRONG), strict=True)):
-            if not unable & limits:
-                self._cut_since[k] = None
-            elif since is None:
-                self._cut_since[k] = cycle.woke
+        period = self._timing.period
+        self._unable = self._unable + period if unable & UNABLE else 0.0
+        self._wrong = self._wrong + period if unable & WRONG else max(0.0, self._wrong - FORGIVEN * period)
         self._post(self.safety.mode)
         telemetry.lap("gate")
         telemetry.describe(
@@ -243,9 +243,8 @@ class ControlLoop:
         still = cycle.woke - max(self._observer.advanced, self.safety.since)
         if not faults and mode is Mode.RUNNING and not cycle.jumped and still > self._timing.late:
             faults |= Fault.STALE
-        for since, longest in zip(self._cut_since, (self._policy.cut_s, self._policy.wrong_s), strict=True):
-            if since is not None and cycle.woke - since > longest * NS:
-                faults |= Fault.CUT
+        if self._unable > self._policy.cut_s * NS or self._wrong > self._policy.wrong_s * NS:
+            faults |= Fault.CUT
         if cycle.jumped:
             faults |= Fault.CLOCK
         peer = Mode.IDLE if newest is None else newest.mode

@@ -139,8 +139,8 @@ class Fault(enum.IntFlag):
     STALE = 524288
     """Datagrams come, but the machine's time has stood still for longer than `Policy.late_s`."""
     CUT = 1048576
-    """In every tick the gate has cut torques to their limits or rates, for longer than `Policy.cut_s`, or has cut gains
-    or targets of drives, for longer than `Policy.wrong_s`."""
+    """In every tick the gate has cut torques to their limits or rates, for longer than `Policy.cut_s`; or it has cut
+    gains or targets of drives, in all for longer than `Policy.wrong_s`."""
     TORQUE = 2097152
     """The torque that a drive reports is outside the range of recently sent torques by more than
     `Policy.torque_share`."""
@@ -188,7 +188,7 @@ MEANINGS: Mapping[Fault, str] = MappingProxyType(
         Fault.QUATERNION: "the base's quaternion was not of unit norm",
         Fault.POSE: "the machine cannot start from its joint positions",
         Fault.STALE: "the machine repeated an old state: its time stood still",
-        Fault.CUT: "commanded torques, gains or targets were beyond the limits of the motors for too long",
+        Fault.CUT: "commanded torques or gains were beyond the limits, or targets far from the reference, for too long",
         Fault.TORQUE: "a drive did not apply the torque that was sent",
         Fault.LOAD: "a force that no contact explains acted on the base, or several drives are weak",
         Fault.MOTION: "the motion contradicted the torque of a joint: its drive or encoder is faulty",
@@ -285,7 +285,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         tracking: Largest distance of a joint from its reference [rad or m].
         cut_s: Longest time for which the gate may cut torques in every tick; cuts while the limits grow
             (`power_ramp_s`) do not count.
-        wrong_s: The same for gains and targets, which no right command lets the gate cut.
+        wrong_s: Longest time for which the gate may cut gains and targets, which no right command lets it cut; a tenth
+            of the time without such cuts is subtracted.
         torque_share: Largest difference between a sent and an applied torque, as a share of the torque limit. With
             `frozen`, it also bounds how far torque and reference of a joint may change while its readings are constant
             (`idcontrol.loop.encoders.sticks`).

@@ -169,6 +169,13 @@ def test_wrong_gains_and_targets_of_a_controller_with_a_model_brake_the_machine(
     assert rig.ticks(Mode.RUNNING) == pytest.approx(100 + QUICK.wrong_s / H, abs=5)
 
 
+@pytest.mark.parametrize(("every", "ended"), [(2, Fault.CUT), (20, Fault.NONE)])
+def test_gains_that_are_wrong_now_and_then_brake_the_machine_if_they_often_are(every, ended):
+    rig = driven(lambda call, command: WRONG["damped"](command) if call % every == 0 else command)
+    rig.run()
+    assert rig.loop.safety.ended_by is ended
+
+
 def test_gains_softened_in_every_tick_for_velocities_that_jump_are_no_fault():
     rig = driven(policy=structs.replace(QUICK, soft_start_s=0.0))
     wire, post, signs = wire_format(rig.session), rig.machine.endpoint.post, itertools.cycle([0.5, -0.5])

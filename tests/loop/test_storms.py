@@ -12,6 +12,7 @@ from msgspec import structs
 from idcontrol import controllers
 from idcontrol.loop.clock import NS
 from idcontrol.loop.machine import WATCHDOG
+from idcontrol.loop.plausible import tilt
 from idcontrol.loop.safety import Fault, Mode, Policy, Rule
 from idcontrol.loop.session import begins, resolve
 from idcontrol.scenes.walk import CommandSettings, WalkConfig
@@ -243,6 +244,16 @@ def test_a_robot_that_lies_still_is_not_braked_until_its_legs_have_sunk():
     storms.brake(rig)
     assert problems(storms.Storm(rig, None, None, [(0.2, 9.0, "commands_lost")])) == []
     assert [int(row["mode"]) for row in rig.machine_rows].count(Mode.DAMPED) * 1e-3 < 2.0
+
+
+def test_a_robot_that_is_braked_in_its_stride_leans_on_its_hips_and_does_not_roll_over():
+    """The belly of `anymal` is as narrow as a keel."""
+    rig = storms.walking("anymal", "torque", machine_policy=WATCHDOG, velocity=(0.2, 0.0, 0.0), duration_s=0.7)
+    rig.clock.at(round(0.8 * NS), lambda: setattr(rig.to_machine, "cut", True))
+    rig.run()
+    storms.brake(rig)
+    assert rig.machine_rows[-1]["q"][2] > 0.1
+    assert tilt(rig.machine_rows[-1]["q"][3:7]) < 0.6
 
 
 @pytest.mark.slow
