@@ -31,6 +31,9 @@ HELD_OUT: Final = 0.2
 KNOWN: Final = 0.5
 """The logs determine a parameter if its standard deviation is below this share of its prior standard deviation."""
 
+CONTRADICTED: Final = 0.01
+"""Relative difference between fitted and weighed mass that only logs that contradict it cause (`MASS_SPREAD`)."""
+
 
 class Question(NamedTuple):
     """What to identify.
@@ -75,7 +78,7 @@ def identify(logs: Sequence[Log], robot: Robot, question: Question) -> Identifie
 
     Raises:
         InputError: `question` needs recorded forces that the logs lack, or asks for masses and scales of drives without
-            any measured force or mass.
+            any measured force or mass; or the logs contradict its mass.
     """
     system = robot.system()
     _require_a_scale(logs, robot, question)
@@ -90,6 +93,13 @@ def identify(logs: Sequence[Log], robot: Robot, question: Question) -> Identifie
     angle = np.zeros(system.n_actuated) if shift is None else shift.angle
     prior = prior_of(system, _nominal(robot, system), question.parts, question.mass)
     result = fit(_equations([_shifted(log, system, angle) for log in seen], robot, system), prior, system)
+    if question.mass is not None and "links" in question.parts:
+        fitted = float(prior.masses @ result.theta)
+        if abs(fitted - question.mass) > CONTRADICTED * question.mass:
+            raise InputError(
+                f"the runs contradict a mass of {question.mass:g} kg: the best fit has {fitted:.3g} kg; weigh the "
+                "robot again, add scale to --fit, or leave --mass out"
+            )
     before, after = (
         (result.sigma * misfits(_equations(judged, robot, system), result.sigma, theta))[:, system.order]
         for judged, theta in (

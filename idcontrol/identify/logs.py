@@ -60,6 +60,12 @@ def log_of(run: Run, robot: Robot) -> Log:
     Raises:
         InputError: The run lacks channels, does not fit the robot, or is too short.
     """
+    layout, joints = run.layout, robot.system().actuated_names
+    if layout is not None and layout.joints != joints:
+        raise InputError(
+            f"{run.folder}: the run has joints {layout.joints[0]}, …, and {robot.name} has {joints[0]}, …; give the "
+            "file of the robot that was recorded"
+        )
     arrays = dict(run.arrays)
     if "mode" in arrays and "phase" in arrays:
         rows = working(arrays)

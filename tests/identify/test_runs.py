@@ -109,7 +109,9 @@ def test_the_command_says_which_joints_the_run_does_not_tell_apart(
         (["--out", "mine.urdf"], "ends with .toml"),
         (["--out", "nowhere/mine.toml"], "nowhere is not a folder"),
         (["--mass", "-3"], "a mass is positive"),
-        (["--robot", "arm"], "q of arm has shape"),
+        (["--mass", "1", "--fit", "links"], "the runs contradict a mass of 1 kg"),
+        (["--robot", "arm"], "the run has joints LF_X_1, …, and arm has X_1, …"),
+        (["--robot", "go1"], "the run has joints LF_X_1, …, and go1 has FL_hip_joint, …"),
     ],
 )
 def test_unusable_options_are_refused(
