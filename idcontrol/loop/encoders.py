@@ -30,11 +30,18 @@ STEPS: Final = 50.0
 """Motion of a reference, in steps of the joint's encoder, that a driven joint cannot miss. Joints that stop while they
 are pushed read the same position, and a velocity of exactly zero, for 14 steps (`anymal`, 15 bits)."""
 LONGER: Final = 7.0
-"""Factor on the time if the velocity decays. So does the filtered velocity of a sound joint within a step of a coarse
-encoder: while the reference moves by 20 steps, for less than 60 ms in walks and for 91 ms in a thigh of `solo12` that
-stands up with half its torque (12 bits)."""
+"""Factor on the time if the velocity decays or the position wobbles. The filtered velocity of a sound joint also decays
+within a step of a coarse encoder: while the reference moves by 20 steps, for less than 60 ms in walks and for 91 ms in
+a thigh of `solo12` that stands up with half its torque (12 bits)."""
 COARSE: Final = 20.0
-"""Smallest motion of a reference in this case, in steps of the encoder; it is at least twice `Trust.way`."""
+"""Smallest motion of a reference in these cases, in steps of the encoder; it is at least twice `Trust.way`."""
+WOBBLE: Final = 1e-3
+"""Largest change of the position of a frozen encoder with noise [rad or m]."""
+AFAR: Final = 1.5
+"""Factor on the motion of the reference if the position wobbles: in walks, sound joints stay within `WOBBLE` for up to
+126 ms while their references move by 20 mrad, and for up to 22 ms while they move by 30 mrad."""
+SHY: Final = 0.25
+"""Share of the motion of a reference at which another joint is held, too: ground and walls hold several joints."""
 FINE: Final = 5e-4
 """Smallest motion of a reference that a joint with a fine encoder cannot miss [rad or m]."""
 
@@ -248,10 +255,12 @@ class Drives(NamedTuple):
         finest: Smallest step of each encoder; inf before the first step [rad or m].
         low: Lower end of the range of recently sent torques [N m].
         high: Upper end of this range [N m].
-        still: Two clocks, shape (2, a): time for which position and velocity of each joint have been bitwise constant,
-            and for which its velocity may also have decayed [s].
-        sent_before: Torque last sent to each joint before each clock began, shape (2, a) [N m].
-        reference_before: Reference position of each joint before each clock began, shape (2, a) [rad or m].
+        anchor: Position of each joint when its third clock began [rad or m].
+        still: Three clocks, shape (3, a): time for which position and velocity of each joint have been bitwise
+            constant, for which its velocity may also have decayed, and for which its position has stayed within
+            `WOBBLE` [s].
+        sent_before: Torque last sent to each joint before each clock began, shape (3, a) [N m].
+        reference_before: Reference position of each joint before each clock began, shape (3, a) [rad or m].
     """
 
     rows: Array
@@ -264,6 +273,7 @@ class Drives(NamedTuple):
     finest: Array
     low: Array
     high: Array
+    anchor: Array
     still: Array
     sent_before: Array
     reference_before: Array
@@ -315,26 +325,35 @@ def held(drives: Drives, k: int, j: int, way: float, longest: float) -> bool:  #
 
 @njit(cache=True, inner=True, error_model="numpy")
 def sticks(heard: Heard, drives: Drives, trust: Trust, q: Array, v: Array, after: float) -> int:  # pragma: no cover
-    """Return the joint whose position stays bitwise constant although its torque and its reference have changed, or -1.
+    """Return the joint whose position stays constant although its torque and its reference have changed, or -1.
 
     A fine encoder never reads the same position and velocity of a moving joint twice. Readings may repeat at a joint
     at rest or with a coarse encoder, but not while torque and reference drive the joint elsewhere (`held`), by `STEPS`
     steps of the encoder, at least `FINE` and at most `Trust.way`. The second clock bears a velocity that decays,
-    because drives filter the velocity of an encoder that has frozen; `LONGER` and `COARSE` apply to it.
+    because drives filter the velocity of an encoder that has frozen, and the third a position that wobbles, if no other
+    joint is held; `LONGER` and `COARSE` apply to both.
     """
-    stuck = -1
+    stuck, wobbles, shy = -1, -1, 0
     for j in range(drives.sent.shape[0]):
         step = abs(q[j] - heard.q[j])
         if after >= 0.0 and step > 0.0:
             drives.finest[j] = min(drives.finest[j], step)
-        for k in range(2):
-            stays = v[j] == heard.v[j] or (k == 1 and 0.0 < abs(v[j]) < abs(heard.v[j]))
-            if after >= 0.0 and step == 0.0 and stays:
+        equal, decays = v[j] == heard.v[j], 0.0 < abs(v[j]) < abs(heard.v[j])
+        rests = abs(q[j] - drives.anchor[j]) <= WOBBLE
+        stays = step == 0.0 and equal, step == 0.0 and (equal or decays), rests
+        for k in range(3):
+            if after >= 0.0 and stays[k]:
                 drives.still[k, j] += after
             else:
                 drives.still[k, j], drives.sent_before[k, j] = 0.0, drives.sent[j]
                 drives.reference_before[k, j] = drives.reference[j]
+                if k == 2:
+                    drives.anchor[j] = q[j]
         way, far = min(trust.way, max(STEPS * drives.finest[j], FINE)), max(2.0 * trust.way, COARSE * drives.finest[j])
         if held(drives, 0, j, way, trust.still) or held(drives, 1, j, far, LONGER * trust.still):
             stuck = j
-    return stuck
+        if held(drives, 2, j, SHY * far, LONGER * trust.still):
+            shy += 1
+            if held(drives, 2, j, AFAR * far, LONGER * trust.still):
+                wobbles = j
+    return wobbles if stuck < 0 and shy == 1 else stuck
