@@ -351,5 +351,5 @@ def settings_of(step: Step, system: System) -> dict[str, Any]:
     """Return the settings of a step for the robot `system`."""
     own: dict[str, Any] = {} if step.planner is None else {"loop.planner": step.planner}
     if step.judge is judge_signs:
-        own["duration_s"] = REST_S + 4.0 * RISE_S * system.n_actuated
+        own["duration_s"] = round(REST_S + 4.0 * RISE_S * system.n_actuated, 3)
     return {**step.settings, **own}
