@@ -96,9 +96,10 @@ LASTING_S: Final = 0.08
 up to 45 ms, a drive at 70 % for at least 95 ms."""
 SEEN: Final = 0.01
 """Smallest ``‖N e_j‖²`` of a joint that is judged."""
-LAG_S: Final = 0.003
-"""Age of readings that is no fault [s], in loops at 1 kHz and more; in slower loops it is `LAG` periods."""
-LAG: Final = 3.0
+LAG_S: Final = 0.004
+"""Age of readings that is no fault [s], in loops at 1 kHz and more; in slower loops it is `LAG` periods. Torques do not
+change at a constant rate: with 0.003, a `go1` with a payload whose readings were 3 ms late was braked."""
+LAG: Final = 4.0
 """Age of readings that is no fault, in periods."""
 
 
