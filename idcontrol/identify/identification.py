@@ -5,6 +5,7 @@ The end of each log is held out: the fit does not use it, so it can judge the re
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -14,7 +15,7 @@ import pinocchio as pin
 from idcontrol.dynamics.system import Actuators, System
 from idcontrol.errors import InputError
 from idcontrol.identify.equations import DRIVE, Blocks, blocks
-from idcontrol.identify.fit import Fit, fit, misfits
+from idcontrol.identify.fit import Fit, fit, misfits, rms_of
 from idcontrol.identify.logs import Log
 from idcontrol.identify.offsets import Offsets, offsets
 from idcontrol.identify.prior import Prior, prior_of
@@ -32,7 +33,7 @@ KNOWN: Final = 0.5
 """The logs determine a parameter if its standard deviation is below this share of its prior standard deviation."""
 
 CONTRADICTED: Final = 0.01
-"""Relative difference between fitted and weighed mass that only logs that contradict it cause (`MASS_SPREAD`)."""
+"""Logs contradict a weighed mass if the residual is twice that of the nominal robot, and this share of the forces."""
 
 
 class Question(NamedTuple):
@@ -92,14 +93,8 @@ def identify(logs: Sequence[Log], robot: Robot, question: Question) -> Identifie
     shift = offsets(seen, robot, system) if "offsets" in question.parts and system.floats else None
     angle = np.zeros(system.n_actuated) if shift is None else shift.angle
     prior = prior_of(system, _nominal(robot, system), question.parts, question.mass)
-    result = fit(_equations([_shifted(log, system, angle) for log in seen], robot, system), prior, system)
-    if question.mass is not None and "links" in question.parts:
-        fitted = float(prior.masses @ result.theta)
-        if abs(fitted - question.mass) > CONTRADICTED * question.mass:
-            raise InputError(
-                f"the runs contradict a mass of {question.mass:g} kg: the best fit has {fitted:.3g} kg; weigh the "
-                "robot again, add scale to --fit, or leave --mass out"
-            )
+    equations = _equations([_shifted(log, system, angle) for log in seen], robot, system)
+    result = fit(equations, prior, system)
     before, after = (
         (result.sigma * misfits(_equations(judged, robot, system), result.sigma, theta))[:, system.order]
         for judged, theta in (
@@ -107,6 +102,13 @@ def identify(logs: Sequence[Log], robot: Robot, question: Question) -> Identifie
             ([_shifted(log, system, angle) for log in mended], result.theta),
         )
     )
+    size = math.sqrt(len(after)) * np.linalg.norm(rms_of(equations, prior, system))
+    least = max(2.0 * np.linalg.norm(before), CONTRADICTED * size)
+    if question.mass is not None and np.linalg.norm(after) > least:
+        raise InputError(
+            f"the runs contradict a mass of {question.mass:g} kg; weigh the robot again, add scale to --fit, or leave "
+            "--mass out"
+        )
     return Identified(system, prior, result, shift, wires, before, after)
 
 

@@ -222,10 +222,7 @@ def contradiction(
         assign(heard.q, q)
         assign(heard.v, v)
         assign(heard.turned, turned)
-        if gap <= GAP_S:
-            assign(heard.off, off)
-        else:
-            heard.off[:] = 0.0
+        assign(heard.off, off)
         assign(heard.swung, swung)
     return doubted
 

@@ -228,16 +228,6 @@ def test_a_filtered_velocity_is_believed_after_an_impact(filter_s, speed):
     assert first_doubt((*pair, turning(0.0)) for pair in zip(q, np.c_[v, np.zeros((200, 3))], strict=True)) is None
 
 
-def test_what_a_joint_did_while_states_were_lost_is_not_held_against_later_states():
-    heard, straight = nothing(1, 1), np.zeros(1, dtype=np.bool_)
-    for k in range(50):
-        if 10 < k < 25:
-            continue  # a push moves the joint by 0.1 rad
-        angle = np.array([0.1 * (k > 10)])
-        assert contradiction(heard, TRUST, straight, k * H, angle, np.zeros(4), turning(0.0)) < 0
-    assert contradiction(heard, TRUST, straight, 50 * H, angle + 0.05, np.zeros(4), turning(0.0)) == 0
-
-
 def test_a_drive_is_expected_to_feed_back_the_state_that_the_machine_sent():
     """Two joints, the second continuous and nearly half a turn from its target; a third is at its limit."""
     rows = np.array([[1.0, 1.0, 1.0], [0.3, 3.0, 9.0], [2.0, 0.0, 0.0], [10.0, 10.0, 10.0], [0.5, 0.0, 0.0]])
