@@ -105,9 +105,9 @@ def identify(logs: Sequence[Log], robot: Robot, question: Question) -> Identifie
     size = math.sqrt(len(after)) * np.linalg.norm(rms_of(equations, prior, system))
     least = max(2.0 * np.linalg.norm(before), CONTRADICTED * size)
     if question.mass is not None and np.linalg.norm(after) > least:
+        also = "" if "scale" in question.parts else "add scale to --fit, "
         raise InputError(
-            f"the runs contradict a mass of {question.mass:g} kg; weigh the robot again, add scale to --fit, or leave "
-            "--mass out"
+            f"the runs contradict a mass of {question.mass:g} kg; weigh the robot again, {also}or leave --mass out"
         )
     return Identified(system, prior, result, shift, wires, before, after)
 
