@@ -84,7 +84,7 @@ class Observer:
         parts, self.datagram = self._parts, datagram
         values = datagram.values if parts.translation is None else parts.translation.state(datagram.values)
         message = parts.wire.read_state(values, self._epoch)
-        if not working:  # the ground may hold joints on the way down (both clocks) and up (the second clock)
+        if not working:  # the ground may hold joints on the way down and, for the longer clocks, up
             self._drives.reference_before[0 if lies else 1 :] = self._drives.reference
         flags = self._judged(self._judge, values, message.state.t, not running)
         t = float(values[0])  # also of an implausible message: the machine's time moves
