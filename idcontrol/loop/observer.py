@@ -217,7 +217,7 @@ def _material(parts: Parts, policy: Policy, telemetry: Telemetry) -> Judge:
             policy.torque_share * parts.limits.torque,
             parts.friction * np.ones(a),
             np.full(a, np.inf),
-            *np.zeros((3, a)),
+            *np.zeros((4, a)),
             *np.zeros((3, 3, a)),
         ),
         inertial=unread(places),

@@ -231,7 +231,7 @@ def test_a_filtered_velocity_is_believed_after_an_impact(filter_s, speed):
 def test_a_drive_is_expected_to_feed_back_the_state_that_the_machine_sent():
     """Two joints, the second continuous and nearly half a turn from its target; a third is at its limit."""
     rows = np.array([[1.0, 1.0, 1.0], [0.3, 3.0, 9.0], [2.0, 0.0, 0.0], [10.0, 10.0, 10.0], [0.5, 0.0, 0.0]])
-    drives = Drives(rows, np.full(3, 5.0), *np.zeros((9, 3)), *np.zeros((3, 3, 3)))
+    drives = Drives(rows, np.full(3, 5.0), *np.zeros((10, 3)), *np.zeros((3, 3, 3)))
     circle, q, v = np.array([False, True, False]), np.array([0.1, -3.0, 0.0]), np.array([1.0, 0.0, 0.0])
     expect(drives, circle, q, v)
     np.testing.assert_allclose(drives.sent, [1.0 + 2.0 + 0.5, 1.0 - 10.0 * (2.0 * np.pi - 6.0), 5.0], rtol=1e-14)
@@ -255,7 +255,7 @@ def stuck_until(torque, friction=0.0, step=np.inf, fades=lambda k: 1.0):
     heard, finest = nothing(1, 1), np.full(1, step)
     drives = Drives(
         np.zeros((5, 1)), *np.zeros((4, 1)), np.full(1, Policy().torque_share), np.full(1, friction), finest,
-        *np.zeros((3, 1)), *np.zeros((3, 3, 1)),
+        *np.zeros((4, 1)), *np.zeros((3, 3, 1)),
     )  # fmt: skip
     q, heard.v[0] = np.zeros(1), 1.0
     for k in range(1000):
@@ -294,25 +294,25 @@ def test_a_constant_position_is_doubted_later_if_its_velocity_changes():
     assert stuck_until(0.2, fades=lambda k: float(k != 10)) == pytest.approx(0.012, abs=1e-3)  # zero from then on
 
 
-@pytest.mark.parametrize(("other", "doubted"), [(1e-3, 0), (0.0, -1)])
-def test_a_reading_that_is_constant_but_for_noise_is_doubted_unless_another_joint_is_held_too(other, doubted):
+@pytest.mark.parametrize(("noise", "other", "doubted"), [(1e-4, 1e-3, 0), (5e-4, 1e-3, 0), (1e-4, 0.0, -1)])
+def test_a_reading_that_is_constant_but_for_noise_is_doubted_unless_another_joint_is_held_too(noise, other, doubted):
     heard, rng, seen = nothing(2, 2), np.random.default_rng(0), set()
     drives = Drives(
         np.zeros((5, 2)), *np.zeros((4, 2)), np.full(2, Policy().torque_share), np.zeros(2), np.full(2, np.inf),
-        *np.zeros((3, 2)), *np.zeros((3, 3, 2)),
+        *np.zeros((4, 2)), *np.zeros((3, 3, 2)),
     )  # fmt: skip
     for k in range(300):
-        q, v = 1e-4 * rng.standard_normal(2) + [0.0, other * k], 5e-3 * rng.standard_normal(2)
+        q, v = noise * rng.standard_normal(2) + [0.0, other * k], 5e-3 * rng.standard_normal(2)
         seen.add(sticks(heard, drives, TRUST, q, v, H if k else np.nan))
         heard.q[:], heard.v[:2] = q, v
-        drives.sent[:], drives.reference[:] = 0.2, 0.2 * k * H
+        drives.sent[:], drives.reference[:] = 2.0 * k * H, 0.2 * k * H
     assert seen == {-1, doubted}
 
 
 def test_the_smallest_step_of_an_encoder_is_learnt():
     heard = nothing(1, 1)
     finest = np.full(1, np.inf)
-    drives = Drives(np.zeros((5, 1)), *np.zeros((6, 1)), finest, *np.zeros((3, 1)), *np.zeros((3, 3, 1)))
+    drives = Drives(np.zeros((5, 1)), *np.zeros((6, 1)), finest, *np.zeros((4, 1)), *np.zeros((3, 3, 1)))
     for k, q in enumerate((0.5, 0.5, 0.5 - 3e-3, 0.5 - 2e-3, 0.5)):
         sticks(heard, drives, TRUST, np.array([q]), np.ones(1), H if k else np.nan)
         heard.q[0] = q
