@@ -242,10 +242,10 @@ def farthest(q: Array, other: Array) -> float:  # pragma: no cover - compiled
 class Drives(NamedTuple):
     """Torques that were sent to the drives and applied by them, and how long joints stood still; mostly shape (a,).
 
-    `rows`, `applied` and `reference` are views of the loop's telemetry.
+    `applied` and `reference` are views of the loop's telemetry.
 
     Attributes:
-        rows: Rows tau, q, v, kp, kd that were sent last, shape (5, a).
+        rows: Rows tau, q, v, kp, kd of the command that the newest state echoes, shape (5, a).
         limit: Torque limits [N m].
         sent: Torques of the drives by `rows` at the newest state that the machine sent [N m] (`expect`).
         applied: Torques that the drives report [N m]; NaN is not judged.

@@ -16,9 +16,10 @@ from idcontrol.loop.plausible import UNUSED, Bearable, Joints, Judge, judge, see
 from idcontrol.loop.safety import Fault, Policy
 from idcontrol.loop.session import Parts, Sense, Steered
 from idcontrol.loop.telemetry import Telemetry
+from idcontrol.loop.transport import SENT
 from idcontrol.loop.wire import Datagram
 from idcontrol.record.channels import views
-from idcontrol.types import Sensed, State
+from idcontrol.types import Array, Sensed, State
 
 SLOWER: Final = 10.0
 """Ratio of elapsed time to the change of the machine's time above which the machine's time counts as standing still. A
@@ -63,11 +64,12 @@ class Observer:
         said = telemetry.state
         of = views(said, parts.wire.state)
         self._axes, self._buttons, self._doubted = of["axes"], of["buttons"], telemetry.row.of["doubted"]
-        material = _material(parts, policy, telemetry)
+        self._sent, off, lost = (telemetry.row.of[name] for name in ("sent", "torque_off", "torque_lost"))
+        self._rows, self._moved = np.zeros((SENT, *self._sent.shape)), np.zeros_like(self._sent)
+        material = _material(parts, policy, telemetry, self._moved)
         self.joints, self._heard, self._drives = material.joints, material.heard, material.drives
         self._judge = bind(material)
         self._judged = entry(judge, self._judge, said, 0.0, False)
-        self._sent, off, lost = (telemetry.row.of[name] for name in ("sent", "torque_off", "torque_lost"))
         full = parts.limits.torque / parts.limits.power
         self._motion = None if parts.feet is None else MotionJudge(parts.feet, full, parts.friction, off, lost)
 
@@ -86,6 +88,7 @@ class Observer:
         message = parts.wire.read_state(values, self._epoch)
         if not working:  # the ground may hold joints on the way down and, for the longer clocks, up
             self._drives.reference_before[0 if lies else 1 :] = self._drives.reference
+        self._moved[:] = self._rows[datagram.echo % SENT]
         flags = self._judged(self._judge, values, message.state.t, not running)
         t = float(values[0])  # also of an implausible message: the machine's time moves
         ahead, self._time = t - self._time, t
@@ -108,7 +111,7 @@ class Observer:
             if not working or flags & Fault.ACCELEROMETER:
                 self._motion.restart()
             else:
-                flags |= int(self._motion(message, self._sent, self._policy.motion_share))
+                flags |= int(self._motion(message, self._moved, self._policy.motion_share))
                 if self._motion.slips >= 0:
                     self._doubted.fill(self._motion.slips)
         if working and self._sense is not None:
@@ -118,6 +121,10 @@ class Observer:
         if self._steered is not None:
             self._steered.steer(self._axes)
         self.faults = Fault(flags) if flags else Fault.NONE
+
+    def remember(self, number: int) -> None:
+        """Remember the setpoints of the command with this `number`; states that echo it were moved by them."""
+        self._rows[number % SENT] = self._sent
 
     def warm(self) -> State:
         """Estimate the state once with a separate estimator, to compile all code; return the estimate.
@@ -185,8 +192,8 @@ class Observer:
         of["q"][:], of["v"][:] = state.q, state.v
 
 
-def _material(parts: Parts, policy: Policy, telemetry: Telemetry) -> Judge:
-    """Return what the kernel `judge` reads and writes about the states in `telemetry`."""
+def _material(parts: Parts, policy: Policy, telemetry: Telemetry, moved: Array) -> Judge:
+    """Return what the kernel `judge` reads and writes about the states in `telemetry`, and their setpoints `moved`."""
     system, said, row = parts.system, telemetry.state, telemetry.row.of
     of, a = views(said, parts.wire.state), system.n_actuated
     placed = system.floats and parts.base_sent
@@ -209,7 +216,7 @@ def _material(parts: Parts, policy: Policy, telemetry: Telemetry) -> Judge:
         heard=nothing(places, a),
         trust=Trust(policy.jump, policy.rest_speed, policy.frozen_s, policy.frozen),
         drives=Drives(
-            row["sent"],
+            moved,
             parts.limits.torque / parts.limits.power,
             np.zeros(a),
             of["tau_applied"],

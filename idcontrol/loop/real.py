@@ -210,6 +210,7 @@ class ControlLoop:
         self._unable = self._unable + period if unable & UNABLE else 0.0
         self._wrong = self._wrong + period if unable & WRONG else max(0.0, self._wrong - FORGIVEN * period)
         self._post(self.safety.mode)
+        self._observer.remember(self.endpoint.outbox.sequence)
         telemetry.lap("gate")
         telemetry.describe(
             cycle, self._clock.now(), age, mode=self.safety.mode,

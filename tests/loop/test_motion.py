@@ -238,6 +238,14 @@ def test_only_floating_robots_with_foot_spheres_are_judged():
     assert judged(None) is None
 
 
+def test_commands_that_come_late_are_no_fault_of_a_drive():
+    rig = walking("links", "impedance", duration_s=0.3, seed=1)
+    rig.commands.delay_s = 0.0, 0.033
+    rig.run()
+    assert rig.loop.counts.complete
+    assert not any(int(row["faults"]) & (Fault.TORQUE | Fault.MOTION) for row in rig.rows)
+
+
 @pytest.mark.covering
 @pytest.mark.parametrize("kind", ["torque", "impedance"])
 @pytest.mark.parametrize(("share", "least"), [(0.0, Policy().motion_share), (0.6, SHARE)])
