@@ -9,8 +9,9 @@ from idcontrol.loop.safety import Fault, Mode
 from idcontrol.loop.session import resolve
 from idcontrol.scenes.walk import ActuatorSettings, CommandSettings, WalkConfig, WalkPath
 from idcontrol.sensing import Sensing
+from tests.loop import rig as rigs
 from tests.loop import storms
-from tests.loop.sensors import READINGS, spoil
+from tests.loop.sensors import BIAS, NOISE, READINGS, Readings, spoil
 from tests.loop.storms import AHEAD, WALK, Body, walking
 
 SENSING = {
@@ -89,6 +90,25 @@ def test_coarse_encoders_of_hips_that_the_ground_holds_are_no_fault_while_a_robo
     session = resolve(WALK, structs.replace(config, command=CommandSettings(kind="impedance")))
     monkeypatch.setattr(storms, "session_of", lambda *args: session)
     check(walk("solo12", "impedance", "12 bit, differences", "sent base", 0.2, 1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("robot", ["go1", "solo12", "anymal"])
+def test_a_robot_walks_at_500_hz_with_all_errors_of_sensors_at_once(monkeypatch, robot):
+    """With torque commands and the estimated base, the base keeps its height to 5 %."""
+    monkeypatch.setattr(rigs, "H", 2e-3)
+    monkeypatch.setattr(rigs, "PERIOD", 2 * rigs.PERIOD)
+    path = WalkPath(kind="command", command=((0.0, *AHEAD),))
+    session = resolve(WALK, WalkConfig(robot=robot, duration_s=60.0, rate_hz=500.0, path=path))
+    monkeypatch.setattr(storms, "session_of", lambda *args: session)
+    rig = walking(robot, "torque", SENSING["estimated base"], duration_s=30.0, machine_period=rigs.PERIOD)
+    rig.rows = Faults()
+    errors = Readings(noise=NOISE, bias=BIAS, counts=4096, filter_s=0.003, imu_ticks=2, delay_ticks=1)
+    spoil(Body(rig), errors, session.system.model, rigs.H, 0)
+    check(rig.run())
+    assert rig.rows.ticks * rigs.H >= 30.0
+    heights = [row["q"][2] for row in rig.machine_rows if int(row["mode"]) == Mode.RUNNING][:15_000]
+    assert max(heights) - min(heights) < 0.05 * heights[0]
 
 
 @pytest.mark.slow
