@@ -333,7 +333,7 @@ def sticks(heard: Heard, drives: Drives, trust: Trust, q: Array, v: Array, after
     at rest or with a coarse encoder, but not while torque and reference drive the joint elsewhere (`held`), by `STEPS`
     steps of the encoder, at least `FINE` and at most `Trust.way`. The second clock bears a velocity that decays,
     because drives filter the velocity of an encoder that has frozen, and the third a position that wobbles, if no other
-    joint is held; `LONGER` and `COARSE` apply to both.
+    joint is held and the reference does not return to the position; `LONGER` and `COARSE` apply to both.
     """
     stuck, wobbles, shy = -1, -1, 0
     share = after / (after + STEADY_S) if after >= 0.0 else 1.0
@@ -358,6 +358,7 @@ def sticks(heard: Heard, drives: Drives, trust: Trust, q: Array, v: Array, after
             stuck = j
         if held(drives, 2, j, SHY * far, LONGER * trust.still):
             shy += 1
-            if held(drives, 2, j, AFAR * far, LONGER * trust.still):
+            away = abs(drives.reference[j] - drives.steady[j])
+            if 2.0 * away > AFAR * far and held(drives, 2, j, AFAR * far, LONGER * trust.still):
                 wobbles = j
     return wobbles if stuck < 0 and shy == 1 else stuck

@@ -65,7 +65,7 @@ class Observer:
         of = views(said, parts.wire.state)
         self._axes, self._buttons, self._doubted = of["axes"], of["buttons"], telemetry.row.of["doubted"]
         self._sent, off, lost = (telemetry.row.of[name] for name in ("sent", "torque_off", "torque_lost"))
-        self._rows, self._moved = np.zeros((SENT, *self._sent.shape)), np.zeros_like(self._sent)
+        self._rows, self._moved, self._number = np.zeros((SENT, *self._sent.shape)), np.zeros_like(self._sent), 0
         material = _material(parts, policy, telemetry, self._moved)
         self.joints, self._heard, self._drives = material.joints, material.heard, material.drives
         self._judge = bind(material)
@@ -88,7 +88,8 @@ class Observer:
         message = parts.wire.read_state(values, self._epoch)
         if not working:  # the ground may hold joints on the way down and, for the longer clocks, up
             self._drives.reference_before[0 if lies else 1 :] = self._drives.reference
-        self._moved[:] = self._rows[datagram.echo % SENT]
+        echo, last = datagram.echo, self._number  # some machines echo no number, or a wrong one
+        self._moved[:] = self._rows[(echo if 0 < echo <= last < echo + SENT else last) % SENT]
         flags = self._judged(self._judge, values, message.state.t, not running)
         t = float(values[0])  # also of an implausible message: the machine's time moves
         ahead, self._time = t - self._time, t
@@ -124,6 +125,7 @@ class Observer:
 
     def remember(self, number: int) -> None:
         """Remember the setpoints of the command with this `number`; states that echo it were moved by them."""
+        self._number = number
         self._rows[number % SENT] = self._sent
 
     def warm(self) -> State:

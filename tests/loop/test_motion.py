@@ -246,6 +246,17 @@ def test_commands_that_come_late_are_no_fault_of_a_drive():
     assert not any(int(row["faults"]) & (Fault.TORQUE | Fault.MOTION) for row in rig.rows)
 
 
+@pytest.mark.parametrize("wrong", [-1, 100])
+def test_a_machine_that_echoes_no_command_or_a_later_one_is_judged_by_the_last_command(wrong):
+    rig = walking("links", "impedance", duration_s=0.1)
+    outbox = rig.machine.endpoint.outbox
+    seal = outbox.seal
+    outbox.seal = lambda mode, stamp, echo: seal(mode, stamp, echo + wrong * echo)
+    rig.run()
+    assert rig.loop.counts.complete
+    assert not any(int(row["faults"]) & (Fault.TORQUE | Fault.MOTION) for row in rig.rows)
+
+
 @pytest.mark.covering
 @pytest.mark.parametrize("kind", ["torque", "impedance"])
 @pytest.mark.parametrize(("share", "least"), [(0.0, Policy().motion_share), (0.6, SHARE)])

@@ -294,18 +294,24 @@ def test_a_constant_position_is_doubted_later_if_its_velocity_changes():
     assert stuck_until(0.2, fades=lambda k: float(k != 10)) == pytest.approx(0.012, abs=1e-3)  # zero from then on
 
 
-@pytest.mark.parametrize(("noise", "other", "doubted"), [(1e-4, 1e-3, 0), (5e-4, 1e-3, 0), (1e-4, 0.0, -1)])
-def test_a_reading_that_is_constant_but_for_noise_is_doubted_unless_another_joint_is_held_too(noise, other, doubted):
+@pytest.mark.parametrize(
+    ("noise", "other", "behind", "doubted"),
+    [(1e-4, 1e-3, 0.0, 0), (5e-4, 1e-3, 0.0, 0), (1e-4, 0.0, 0.0, -1), (1e-4, 1e-3, 0.04, -1)],
+)
+def test_a_reading_constant_but_for_noise_is_doubted_if_no_joint_else_is_held_nor_its_reference_returns(
+    noise, other, behind, doubted
+):
+    """The reference begins at -`behind` [rad] and moves to 0.054 - `behind`."""
     heard, rng, seen = nothing(2, 2), np.random.default_rng(0), set()
     drives = Drives(
         np.zeros((5, 2)), *np.zeros((4, 2)), np.full(2, Policy().torque_share), np.zeros(2), np.full(2, np.inf),
         *np.zeros((4, 2)), *np.zeros((3, 3, 2)),
     )  # fmt: skip
-    for k in range(300):
+    for k in range(270):
         q, v = noise * rng.standard_normal(2) + [0.0, other * k], 5e-3 * rng.standard_normal(2)
         seen.add(sticks(heard, drives, TRUST, q, v, H if k else np.nan))
         heard.q[:], heard.v[:2] = q, v
-        drives.sent[:], drives.reference[:] = 2.0 * k * H, 0.2 * k * H
+        drives.sent[:], drives.reference[:] = 2.0 * k * H, 0.2 * k * H - behind
     assert seen == {-1, doubted}
 
 
