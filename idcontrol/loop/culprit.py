@@ -12,6 +12,8 @@ from idcontrol.types import Array
 
 PARTS: Final = ("the base's position or velocity", "the base's orientation or gyroscope", "the accelerometer")
 """What `Judge.doubted` means after the joints."""
+DOUBTS: Final = (Fault.ENCODER, Fault.TORQUE, Fault.SLIP)
+"""Faults of the joint in the channel `doubted`, which belongs to the first one of a row."""
 
 
 def culprit(fault: Fault, row: Mapping[str, Array], errors: Array, names: Sequence[str]) -> str:
@@ -31,9 +33,12 @@ def culprit(fault: Fault, row: Mapping[str, Array], errors: Array, names: Sequen
         return f"{float(row['voltage']):.3g} V"
     if fault is Fault.TIPPED and "base_tilt" in row:
         return f"{np.degrees(float(row['base_tilt'])):.0f}°"
-    if fault in (Fault.ENCODER, Fault.SLIP):
-        j = int(row["doubted"])
-        return (*names, *PARTS)[j] if j >= 0 else ""
+    if fault in DOUBTS:
+        faults, j = int(row["faults"]), int(row["doubted"])
+        if j < 0 or fault is not next(doubt for doubt in DOUBTS if doubt & faults):
+            return ""
+        applied = f": {float(row['tau_applied'][j]):.3g} N m applied" if fault is Fault.TORQUE else ""
+        return (*names, *PARTS)[j] + applied
     if fault is Fault.MOTION:
         off = np.abs(row["torque_off"])
         return ", or ".join(f"{names[j]}: {off[j]:.3g} N m off" for j in np.flatnonzero(off).tolist())
@@ -41,8 +46,6 @@ def culprit(fault: Fault, row: Mapping[str, Array], errors: Array, names: Sequen
         size, said = row["temperature"], "{0:.1f} °C".format
     elif fault is Fault.DRIVE:
         size, said = np.abs(row["drive_error"]), "error {0:.0f}".format
-    elif fault is Fault.TORQUE:
-        size, said = np.abs(row["tau_applied"] - row["tau"]), "{0:.3g} N m off".format
     elif fault is Fault.WEAK:
         size, said = row["torque_lost"], "{0:.0%} of the torque missing".format
     elif fault is Fault.CUT:

@@ -298,18 +298,19 @@ def expect(drives: Drives, circle: Booleans, q: Array, v: Array) -> None:  # pra
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def obeys(drives: Drives, after: float) -> bool:  # pragma: no cover - compiled
-    """True if the torques that all drives report are within `Drives.most` of the range of recently sent torques.
+def disobeys(drives: Drives, after: float) -> int:  # pragma: no cover - compiled
+    """Return the drive whose reported torque is farthest from the range of recent torques; -1 if all are near it.
 
-    The range is updated first, for the time `after` [s] since the last state (`widen`). `SETTLE_S` is longer than
-    transport and drives take.
+    Distances are in units of `Drives.most`, and smaller ones than 1 are near. The range is updated first, for the time
+    `after` [s] since the last state (`widen`). `SETTLE_S` is longer than transport and drives take.
     """
-    obey = True
+    worst, most = -1, 1.0
     for j in range(drives.sent.shape[0]):
         widen(drives.low, drives.high, j, drives.sent[j], after)
-        off = max(drives.low[j] - drives.applied[j], drives.applied[j] - drives.high[j])
-        obey = obey and not off > drives.most[j]
-    return obey
+        off = max(drives.low[j] - drives.applied[j], drives.applied[j] - drives.high[j]) / drives.most[j]
+        if off > most:
+            worst, most = j, off
+    return worst
 
 
 @njit(cache=True, inner=True)

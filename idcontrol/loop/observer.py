@@ -113,7 +113,7 @@ class Observer:
                 self._motion.restart()
             else:
                 flags |= int(self._motion(message, self._moved, self._policy.motion_share))
-                if self._motion.slips >= 0:
+                if self._motion.slips >= 0 and not flags & Fault.TORQUE:
                     self._doubted.fill(self._motion.slips)
         if working and self._sense is not None:
             self._estimate(self._sense, message)

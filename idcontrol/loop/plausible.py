@@ -14,7 +14,7 @@ from idcontrol.dynamics.system import rotate
 from idcontrol.kernels.bound import Bound
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign
-from idcontrol.loop.encoders import FINER, Drives, Heard, Trust, contradiction, expect, obeys, sticks
+from idcontrol.loop.encoders import FINER, Drives, Heard, Trust, contradiction, disobeys, expect, sticks
 from idcontrol.loop.inertial import Carried, Inertial, accelerates, senses
 from idcontrol.loop.safety import Fault
 from idcontrol.loop.wire import Health
@@ -117,8 +117,8 @@ class Judge(NamedTuple):
         floats: True if a configuration begins with a position and a quaternion.
         placed: True if position and linear velocity of the base are used; otherwise they are not judged.
         needed: True if the accelerometer is used.
-        doubted: Out: number of the joint whose readings are implausible; a, `a + 1` or `a + 2` for the base's position,
-            its orientation or gyroscope, and its accelerometer; -1 without one; shape (1,).
+        doubted: Out: number of the joint whose readings are implausible or whose drive disobeys; a, `a + 1` or `a + 2`
+            for the base's position, its orientation or gyroscope, and its accelerometer; -1 without one; shape (1,).
         joints: The joints of the last state that was used.
         circle: True for places that are continuous joints, shape (n,).
         heard: The last plausible state of the joints and the base.
@@ -185,7 +185,8 @@ def judge(bound: Bound, values: Array, t: float, fresh: bool) -> int:  # pragma:
             q[a + i], v[a + i] = FINER * by.q[i], FINER * v[a + i]
     expect(by.drives, by.joints.circle, q, v)
     after = t - by.heard.t[0]
-    if not obeys(by.drives, after):
+    disobeying = disobeys(by.drives, after)
+    if disobeying >= 0:
         faults |= TORQUE
     doubted = sticks(by.heard, by.drives, by.trust, q, v, after)
     if by.placed:
@@ -206,7 +207,7 @@ def judge(bound: Bound, values: Array, t: float, fresh: bool) -> int:  # pragma:
     strange = contradiction(by.heard, by.trust, by.circle, t, q, v, turned)
     if strange >= 0:
         doubted = strange if strange < a else a if strange < n else a + 1
-    by.doubted[0] = doubted
+    by.doubted[0] = doubted if doubted >= 0 else disobeying
     if doubted >= 0:
         return faults | ENCODER
     see(by.joints, by.q, by.v)

@@ -59,10 +59,10 @@ def channels(wire: Format, notes: int) -> dict[str, tuple[int, ...]]:
     if the other joints were healthy (`idcontrol.loop.motion.MotionJudge.off`); with the fault *motion*, only joints
     that may be the faulty one have an error. `torque_lost` has the share that a weak drive lacks. `cut_ticks` counts in
     how many ticks in a row the gate has cut a drive's torque, torque rate, gain or target. `doubted` is the number of
-    the joint whose readings are implausible (`idcontrol.loop.plausible.Judge`). If the base is estimated, `q` and `v`
-    are the estimate, and `q_machine` and `v_machine` are the machine's values. Channels from ``q_des`` on are set only
-    in ticks that call planner and controller; ``q_des`` and ``v_des`` are also set on the path between lying and
-    standing.
+    the joint that is doubted (`idcontrol.loop.plausible.Judge`, `idcontrol.loop.culprit.DOUBTS`). If the base is
+    estimated, `q` and `v` are the estimate, and `q_machine` and `v_machine` are the machine's values. Channels from
+    ``q_des`` on are set only in ticks that call planner and controller; ``q_des`` and ``v_des`` are also set on the
+    path between lying and standing.
     """
     joints, feet = (len(wire.torque_limit),), (wire.n_feet, 3)
     return {

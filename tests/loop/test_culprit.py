@@ -20,6 +20,7 @@ ROW = {
     "torque_lost": np.array([0.0, 0.314, 0.0]),
     "cut_ticks": np.array([2.0, 31.0, 0.0]),
     "doubted": np.array(2.0),
+    "faults": np.array(float(Fault.ENCODER | Fault.HOT)),
 }
 
 
@@ -30,7 +31,6 @@ ROW = {
         (Fault.DRIVE, "toe: error 7"),
         (Fault.VOLTAGE, "20.9 V"),
         (Fault.TIPPED, "69°"),
-        (Fault.TORQUE, "knee: 4.5 N m off"),
         (Fault.MOTION, "hip: 2.5 N m off, or knee: 0.5 N m off"),
         (Fault.ASTRAY, "toe: 0.7 rad off"),
         (Fault.WEAK, "knee: 31% of the torque missing"),
@@ -41,6 +41,12 @@ ROW = {
 )
 def test_the_worst_joint_and_its_value_are_named(fault: Fault, said: str) -> None:
     assert culprit(fault, ROW, np.array([0.0, 0.1, -0.7]), ["hip", "knee", "toe"]) == said
+
+
+def test_a_doubted_joint_belongs_to_one_fault() -> None:
+    row = ROW | {"doubted": np.array(1.0), "faults": np.array(float(Fault.TORQUE | Fault.SLIP))}
+    assert culprit(Fault.TORQUE, row, np.zeros(3), ["hip", "knee", "toe"]) == "knee: 5 N m applied"
+    assert culprit(Fault.SLIP, row, np.zeros(3), ["hip", "knee", "toe"]) == ""
 
 
 @pytest.mark.parametrize(
