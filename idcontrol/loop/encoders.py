@@ -281,6 +281,12 @@ class Drives(NamedTuple):
     reference_before: Array
 
 
+@njit(cache=True, inner=True)
+def apart(turns: bool, to: float, start: float) -> float:  # pragma: no cover - compiled
+    """Return the way between two positions of a joint; the shorter way if it `turns` without end."""
+    return shorter(to - start) if turns else to - start
+
+
 @njit(cache=True, inner=True, error_model="numpy")
 def expect(drives: Drives, circle: Booleans, q: Array, v: Array) -> None:  # pragma: no cover - compiled
     """Write ``Drives.sent``: the torques of the drives at positions and velocities of the joints, shapes (a,).
@@ -290,9 +296,7 @@ def expect(drives: Drives, circle: Booleans, q: Array, v: Array) -> None:  # pra
     """
     rows = drives.rows
     for j in range(drives.sent.shape[0]):
-        away = rows[1, j] - q[j]
-        if circle[j]:
-            away = shorter(away)
+        away = apart(circle[j], rows[1, j], q[j])
         torque = rows[0, j] + rows[3, j] * away + rows[4, j] * (rows[2, j] - v[j])
         drives.sent[j] = min(max(torque, -drives.limit[j]), drives.limit[j])
 
@@ -314,20 +318,24 @@ def disobeys(drives: Drives, after: float) -> int:  # pragma: no cover - compile
 
 
 @njit(cache=True, inner=True)
-def held(drives: Drives, k: int, j: int, way: float, longest: float) -> bool:  # pragma: no cover - compiled
+def held(
+    drives: Drives, circle: Booleans, k: int, j: int, way: float, longest: float
+) -> bool:  # pragma: no cover - compiled
     """True if clock k shows that joint j has read one position for longer than a sound joint can.
 
     The reference has moved by more than `way`, and the product of this motion and the change of the torque, beyond dry
     friction, is more than half of ``way * Drives.most``.
     """
-    ahead = abs(drives.reference[j] - drives.reference_before[k, j])
+    ahead = abs(apart(circle[j], drives.reference[j], drives.reference_before[k, j]))
     # a joint that sticks reverses all of its friction before it moves
     pull = abs(drives.sent[j] - drives.sent_before[k, j]) - 2.0 * drives.friction[j]
     return ahead > way and 2.0 * ahead * pull > way * drives.most[j] and drives.still[k, j] > longest
 
 
 @njit(cache=True, inner=True, error_model="numpy")
-def sticks(heard: Heard, drives: Drives, trust: Trust, q: Array, v: Array, after: float) -> int:  # pragma: no cover
+def sticks(
+    heard: Heard, drives: Drives, trust: Trust, circle: Booleans, q: Array, v: Array, after: float
+) -> int:  # pragma: no cover - compiled
     """Return the joint whose position stays constant although its torque and its reference have changed, or -1.
 
     A fine encoder never reads the same position and velocity of a moving joint twice. Readings may repeat at a joint
@@ -355,11 +363,11 @@ def sticks(heard: Heard, drives: Drives, trust: Trust, q: Array, v: Array, after
                 if k == 2:
                     drives.anchor[j] = drives.steady[j]
         way, far = min(trust.way, max(STEPS * drives.finest[j], FINE)), max(2.0 * trust.way, COARSE * drives.finest[j])
-        if held(drives, 0, j, way, trust.still) or held(drives, 1, j, far, LONGER * trust.still):
+        if held(drives, circle, 0, j, way, trust.still) or held(drives, circle, 1, j, far, LONGER * trust.still):
             stuck = j
-        if held(drives, 2, j, SHY * far, LONGER * trust.still):
+        if held(drives, circle, 2, j, SHY * far, LONGER * trust.still):
             shy += 1
-            away = abs(drives.reference[j] - drives.steady[j])
-            if 2.0 * away > AFAR * far and held(drives, 2, j, AFAR * far, LONGER * trust.still):
+            away = abs(apart(circle[j], drives.reference[j], drives.steady[j]))
+            if 2.0 * away > AFAR * far and held(drives, circle, 2, j, AFAR * far, LONGER * trust.still):
                 wobbles = j
     return wobbles if stuck < 0 and shy == 1 else stuck

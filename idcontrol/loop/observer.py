@@ -89,7 +89,7 @@ class Observer:
         if not working:  # the ground may hold joints on the way down and, for the longer clocks, up
             self._drives.reference_before[0 if lies else 1 :] = self._drives.reference
         echo, last = datagram.echo, self._number  # some machines echo no number, or a wrong one
-        self._moved[:] = self._rows[(echo if 0 < echo <= last < echo + SENT else last) % SENT]
+        self._moved[:] = self._rows[(echo if 0 < echo <= last else last) % SENT]
         flags = self._judged(self._judge, values, message.state.t, not running)
         t = float(values[0])  # also of an implausible message: the machine's time moves
         ahead, self._time = t - self._time, t

@@ -188,7 +188,7 @@ def judge(bound: Bound, values: Array, t: float, fresh: bool) -> int:  # pragma:
     disobeying = disobeys(by.drives, after)
     if disobeying >= 0:
         faults |= TORQUE
-    doubted = sticks(by.heard, by.drives, by.trust, q, v, after)
+    doubted = sticks(by.heard, by.drives, by.trust, by.joints.circle, q, v, after)
     if by.placed:
         gap = np.nan if fresh else t - by.heard.judged[0]
         if not accelerates(by.carried, turned, by.v, by.specific, gap):

@@ -246,6 +246,27 @@ def test_commands_that_come_late_are_no_fault_of_a_drive():
     assert not any(int(row["faults"]) & (Fault.TORQUE | Fault.MOTION) for row in rig.rows)
 
 
+class Slips:
+    """A judge of the motion to which the encoder of joint 2 always slips."""
+
+    slips = 2
+
+    def restart(self):
+        pass
+
+    def __call__(self, *args):
+        return Fault.SLIP
+
+
+def test_a_drive_that_disobeys_is_named_and_not_an_encoder_that_slips():
+    rig = walking("links", "torque", duration_s=0.1)
+    rig.loop._observer._motion = Slips()
+    Storm(rig, Body(rig), None).lie(0.4, 0.41, lambda of: of["tau_applied"].__setitem__(5, 9.0))
+    rig.run()
+    named = {int(row["faults"]) & (Fault.TORQUE | Fault.SLIP): int(row["doubted"]) for row in rig.rows}
+    assert (named[Fault.SLIP], named[Fault.SLIP | Fault.TORQUE]) == (2, 5)
+
+
 @pytest.mark.parametrize("wrong", [-1, 100])
 def test_a_machine_that_echoes_no_command_or_a_later_one_is_judged_by_the_last_command(wrong):
     rig = walking("links", "impedance", duration_s=0.1)

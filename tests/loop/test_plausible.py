@@ -10,7 +10,7 @@ import pinocchio as pin
 import pytest
 
 from idcontrol import cli
-from idcontrol.dynamics.system import rotate
+from idcontrol.dynamics.system import rotate, shorter
 from idcontrol.loop.clock import NS
 from idcontrol.loop.encoders import (
     DRIFT_S,
@@ -246,6 +246,10 @@ def test_a_robot_with_wrong_encoders_stands_up_and_walks(robot, tmp_path, capsys
     assert json.loads(capsys.readouterr().out)["completed"]
 
 
+STRAIGHT = np.zeros(2, dtype=bool)
+"""No joint turns without end."""
+
+
 def stuck_until(torque, friction=0.0, step=np.inf, fades=lambda k: 1.0):
     """Return by how much the reference of a joint with a constant position has moved when it is doubted [rad].
 
@@ -260,7 +264,7 @@ def stuck_until(torque, friction=0.0, step=np.inf, fades=lambda k: 1.0):
     q, heard.v[0] = np.zeros(1), 1.0
     for k in range(1000):
         v = fades(k) * heard.v[:1]
-        if sticks(heard, drives, TRUST, q, v, H if k else np.nan) >= 0:
+        if sticks(heard, drives, TRUST, STRAIGHT, q, v, H if k else np.nan) >= 0:
             return drives.reference[0]
         heard.v[0] = v[0]
         drives.sent[0], drives.reference[0] = torque * (k >= 15), 0.2 * k * H
@@ -307,11 +311,28 @@ def test_a_reading_constant_but_for_noise_is_doubted_if_no_joint_else_is_held_no
         np.zeros((5, 2)), *np.zeros((4, 2)), np.full(2, Policy().torque_share), np.zeros(2), np.full(2, np.inf),
         *np.zeros((4, 2)), *np.zeros((3, 3, 2)),
     )  # fmt: skip
+    drives.reference[:] = -behind
     for k in range(270):
         q, v = noise * rng.standard_normal(2) + [0.0, other * k], 5e-3 * rng.standard_normal(2)
-        seen.add(sticks(heard, drives, TRUST, q, v, H if k else np.nan))
+        seen.add(sticks(heard, drives, TRUST, STRAIGHT, q, v, H if k else np.nan))
         heard.q[:], heard.v[:2] = q, v
         drives.sent[:], drives.reference[:] = 2.0 * k * H, 0.2 * k * H - behind
+    assert seen == {-1, doubted}
+
+
+@pytest.mark.parametrize(("speed", "doubted"), [(0.0, -1), (0.2, 0)])
+def test_a_reference_of_a_joint_that_turns_without_end_passes_half_a_turn_without_a_leap(speed, doubted):
+    """The reference moves by 2 mrad to both sides of half a turn, and by `speed` [rad/s]."""
+    heard, seen = nothing(2, 2), set()
+    drives = Drives(
+        np.zeros((5, 2)), *np.zeros((4, 2)), np.full(2, Policy().torque_share), np.zeros(2), np.full(2, np.inf),
+        *np.zeros((4, 2)), *np.zeros((3, 3, 2)),
+    )  # fmt: skip
+    for k in range(270):
+        q = np.array([np.pi - 1e-3, 1e-3 * k])
+        drives.sent[:], drives.reference[:] = 2.0 * k * H, shorter(np.pi + speed * k * H + 2e-3 * (-1) ** k)
+        seen.add(sticks(heard, drives, TRUST, ~STRAIGHT, q, np.zeros(2), H if k else np.nan))
+        heard.q[:] = q
     assert seen == {-1, doubted}
 
 
@@ -320,7 +341,7 @@ def test_the_smallest_step_of_an_encoder_is_learnt():
     finest = np.full(1, np.inf)
     drives = Drives(np.zeros((5, 1)), *np.zeros((6, 1)), finest, *np.zeros((4, 1)), *np.zeros((3, 3, 1)))
     for k, q in enumerate((0.5, 0.5, 0.5 - 3e-3, 0.5 - 2e-3, 0.5)):
-        sticks(heard, drives, TRUST, np.array([q]), np.ones(1), H if k else np.nan)
+        sticks(heard, drives, TRUST, STRAIGHT, np.array([q]), np.ones(1), H if k else np.nan)
         heard.q[0] = q
     assert drives.finest[0] == pytest.approx(1e-3)
 
