@@ -12,7 +12,7 @@ from idcontrol.loop.clock import NS
 from idcontrol.loop.encoders import Drives, Trust, nothing
 from idcontrol.loop.inertial import Carried, unread
 from idcontrol.loop.motion import MotionJudge
-from idcontrol.loop.plausible import UNUSED, Bearable, Joints, Judge, judge, see, tilt
+from idcontrol.loop.plausible import MOVES, UNUSED, Bearable, Joints, Judge, judge, see, tilt
 from idcontrol.loop.safety import Fault, Policy
 from idcontrol.loop.session import Parts, Sense, Steered
 from idcontrol.loop.telemetry import Telemetry
@@ -39,6 +39,7 @@ class Observer:
     Attributes:
         datagram: The last datagram that was read; None before the first datagram.
         faults: Faults of that datagram.
+        stays: Faults of the last state at another time that this datagram neither shows nor refutes.
         message: The last plausible message; None before the first plausible message.
         advanced: Time of the loop up to which the time in the machine's messages has kept pace [ns]: the time of the
             newest message, unless torques flow and the machine's clock is slower than the loop's by a factor of more
@@ -54,7 +55,7 @@ class Observer:
         """
         self._parts, self._policy, self._telemetry, self._late = parts, policy, telemetry, late
         self.datagram: Datagram | None = None
-        self.faults = Fault.NONE
+        self.faults = self.stays = Fault.NONE
         self.message: Sensed | None = None
         self.state: State | None = None
         self.advanced, self._time, self._usual = 0, -1.0, 0.0
@@ -101,9 +102,10 @@ class Observer:
             flags |= Fault.CLOCK
         kept = self.advanced + round(SLOWER * ahead * NS) if running else now
         self.advanced = max(self.advanced, min(now, kept))
-        again = running and ahead == 0.0  # another state at the same time is not new: motion within no time is no jump
+        again = running and ahead == 0.0
+        self.stays = (self.faults | self.stays) & MOVES if again else Fault.NONE
         if flags & UNUSED or again:
-            self.faults = Fault(flags & ~int(Fault.ENCODER)) if again else Fault(flags)
+            self.faults = Fault(flags)
             if working and self._sense is not None and self.state is not None:
                 self._show(self.state)
             return

@@ -41,6 +41,8 @@ DRIVE, HOT, VOLTAGE, ESTOP, QUATERNION, ENCODER, TIPPED, TORQUE, ACCELEROMETER =
 )  # fmt: skip
 UNUSED: Final = QUATERNION | ENCODER
 """Faults for which a state is not used."""
+MOVES: Final = Fault.ENCODER | Fault.ACCELEROMETER | Fault.TIPPED | Fault.MOTION | Fault.WEAK | Fault.SLIP
+"""Faults that only a state at a new time can show or refute."""
 UNIT: Final = 1e-3
 """Largest difference between the norm of a quaternion and 1."""
 
@@ -159,6 +161,8 @@ class Judge(NamedTuple):
 def judge(bound: Bound, values: Array, t: float, fresh: bool) -> int:  # pragma: no cover - compiled
     """Return the faults of a state as a sum of `Fault`; store its values and, if it is plausible, its joints.
 
+    A state at the time of the last state has no faults of `MOVES`, and its joints are not stored.
+
     Args:
         bound: A `Judge`.
         values: The values of the state.
@@ -188,6 +192,9 @@ def judge(bound: Bound, values: Array, t: float, fresh: bool) -> int:  # pragma:
     disobeying = disobeys(by.drives, after)
     if disobeying >= 0:
         faults |= TORQUE
+    if not fresh and t == by.heard.judged[0]:  # motion within no time is no jump
+        by.doubted[0] = disobeying
+        return faults
     doubted = sticks(by.heard, by.drives, by.trust, by.joints.circle, q, v, after)
     if by.placed:
         gap = np.nan if fresh else t - by.heard.judged[0]

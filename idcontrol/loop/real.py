@@ -234,7 +234,8 @@ class ControlLoop:
         if missed > self._timing.late:  # the machine may have been held up, too
             observer.advanced = min(cycle.woke, observer.advanced + missed)
         # while torques flow, a fault counts once per state, so that the number of faulty states in a row is counted
-        return (observer.faults, Fault.NONE) if fresh or not running else (Fault.NONE, observer.faults)
+        faults, stays = observer.faults, observer.stays
+        return (faults, stays) if fresh or not running else (Fault.NONE, faults | stays)
 
     def _judge(self, cycle: Cycle, age: int) -> Fault:
         """Return the faults of clocks, conversation and gate; `age` is the age of the newest datagram [ns]."""

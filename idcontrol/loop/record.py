@@ -328,7 +328,7 @@ class Scribe:
             return "the loop did not start: the machine was not ready within loop.policy.start_s"
         faults = Fault(ending.faults)
         causes = [MEANINGS[fault] + self._culprit(fault, recorded) for fault in faults]
-        if not len(compute_us):
+        if not np.any(recorded["mode"] == Mode.RUNNING):
             causes[0] = f"the loop did not start: {causes[0]}"
         if Fault.SILENT in faults and dropped.max() >= PATIENCE // 2:  # a silence of `PATIENCE` periods
             causes.append(f"{dropped.max():g} of its datagrams were dropped: {DROPPED[Drop(int(dropped.argmax()))]}")

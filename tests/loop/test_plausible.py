@@ -451,6 +451,32 @@ def test_states_that_repeat_leave_the_estimated_base_in_the_record():
     assert rows[-1]["q_machine"][2] == 0.0
 
 
+@pytest.mark.parametrize("fault", [Fault.ENCODER, Fault.MOTION])
+def test_a_machine_that_sends_each_state_twice_is_braked_by_its_faults(fault):
+    """From 0.45 s on the encoder of a knee stands still, or its drive is dead and reports the torque that was sent."""
+    rig = walking("links", "impedance", duration_s=0.8)
+    storm, sent, frozen = Storm(rig, Body(rig), np.random.default_rng(0)), [], []
+
+    def repeat(of):
+        sent.append({name: value.copy() for name, value in of.items()})
+        for name, value in sent[len(sent) // 2 * 2 - 1 if len(sent) > 1 else 0].items():
+            of[name][...] = value
+
+    def freeze(of):
+        frozen.append(of["q"][12])
+        of["q"][12], of["v"][11] = frozen[0], 0.0
+
+    if fault is Fault.ENCODER:
+        storm.lie(0.45, 9.0, freeze)
+    else:
+        storm.at(0.45, lambda: storm.body.strength.__setitem__(5, 0.0))
+        storm.lie(0.45, 9.0, lambda of: of["tau_applied"].__setitem__(5, rig.loop.row.of["tau"][5]))
+    storm.lie(0.4, 9.0, repeat)
+    rig.run()
+    assert rig.loop.safety.ended_by & fault
+    assert max(int(row["doubted"]) for row in rig.rows) <= 5
+
+
 def test_a_continuous_joint_may_pass_the_seam_of_its_angle():
     heard, circle = nothing(1, 1), np.ones(1, dtype=np.bool_)
     for k in range(3000):
