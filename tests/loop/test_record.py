@@ -138,15 +138,14 @@ def test_the_fault_that_ended_a_loop_is_named(tmp_path, faults, at_machine, faul
 
 @pytest.mark.parametrize(("mode", "started"), [(Mode.RUNNING, True), (Mode.READY, False)])
 def test_a_loop_that_ends_while_the_robot_stands_up_is_not_said_to_have_not_started(tmp_path, mode, started):
-    session = TouchingArm()
-    channels = loop_channels(session)
-    rows = telemetry(channels, 0)
-    of = views(rows, channels)
-    of["mode"][4:24], of["phase"][:] = mode, Phase.STANDING_UP
-    scribe = Scribe(session, tmp_path / "run", {}, H, machine_too=False)
-    scribe.loop_rows(rows)
-    metrics = scribe.close(Ending(ended="fault", faults=Fault.HOT, overruns=0, missed=0, realtime={}))
-    assert metrics["error"].startswith("the loop did not start") is not started
+    scribe = scribe_of_a_run(tmp_path / "run")
+    channels = loop_channels(TouchingArm())
+    recorded = views(telemetry(channels, 0), channels)
+    recorded["mode"][4:24] = mode
+    ending = Ending(ended="fault", faults=Fault.HOT, overruns=0, missed=0, realtime={})
+    said = scribe._error(ending, recorded, np.zeros(0), np.zeros(len(Drop)))
+    scribe.close(OUTCOME)
+    assert said.startswith("the loop did not start") is not started
 
 
 def test_the_end_of_a_loop_whose_machine_sent_nan_says_why_nothing_was_heard(tmp_path):
