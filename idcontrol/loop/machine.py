@@ -32,7 +32,7 @@ from idcontrol.types import Array, ContactForces, Plant, State
 GRAVITY = np.array([0.0, 0.0, -9.81])
 WATCHDOG: Final = Policy(damp_s=20.0)
 """Policy of a machine: it brakes for at most 20 s. A standing robot sinks to the ground within half a second of
-braking, but a robot that was pushed may roll onto its side for 10 s."""
+braking, but a robot that was thrown may roll for 5 s (`anymal`, 2 m/s sideways)."""
 SINKS_S: Final = 1.0
 """Braking time after which a base that rests is on the ground, so that it does not matter if legs still sink [s]."""
 RESTS: Final = 0.01
